@@ -5,16 +5,16 @@
 //! of the others unchanged. Spans are offsets into the body; nothing is copied. The title and headings that precede a
 //! chunk's text for a model count towards its size.
 
-mod pack;
+mod packer;
 #[cfg(test)]
 mod reference;
 mod units;
 
 use ctx_embed::Tokenizer;
 use ctx_extract::TextStructure;
-pub(crate) use ctx_extract::atx_heading as heading;
+pub(crate) use ctx_extract::atx_heading;
 use ctx_store::{Span, TextHash};
-use pack::Packer;
+use packer::Packer;
 use std::ops::Range;
 
 /// Special tokens that a model adds at the start and the end of a text.
@@ -41,17 +41,17 @@ impl Chunking {
 
     /// Tokens left for a chunk's text after this prefix.
     fn text_max(self, prefix: &str) -> usize {
-        self.max_tokens.saturating_sub(cost(prefix) + SPECIAL_TOKENS).max(1)
+        self.max_tokens.saturating_sub(token_cost(prefix) + SPECIAL_TOKENS).max(1)
     }
 }
 
 /// The text that precedes a chunk for a model: the document's title and the headings above the chunk.
-fn prefix(title: Option<&str>, heading: &str, chunking: Chunking) -> String {
+fn embedding_prefix(title: Option<&str>, heading: &str, chunking: Chunking) -> String {
     let title = title.unwrap_or_default();
     // The first heading often repeats the title.
     let prefix = if heading.starts_with(title) { heading.to_owned() } else { format!("{title}\n{heading}") };
-    let kept = prefix_of(&prefix, chunking.prefix_max());
-    prefix[..kept].trim().to_owned()
+    let len = prefix_len(&prefix, chunking.prefix_max());
+    prefix[..len].trim().to_owned()
 }
 
 /// A chunk's text as a model reads it, and the hash of that text.
@@ -61,7 +61,7 @@ pub(crate) fn embedded_text(
     span: &Span,
     chunking: Chunking,
 ) -> (String, TextHash) {
-    let prefix = prefix(title, &span.heading, chunking);
+    let prefix = embedding_prefix(title, &span.heading, chunking);
     let text = format!("{prefix}\n{}", span.of(body).trim());
     let mut hash = TextHash::default();
     hash.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..size_of::<TextHash>()]);
@@ -80,7 +80,7 @@ pub(crate) fn split(
 ) -> Option<Vec<Span>> {
     let mut packer = Packer::new(is_stopped);
     for section in sections(body, structure, SECTIONS_MAX) {
-        let text_max = chunking.text_max(&prefix(title, &section.heading, chunking));
+        let text_max = chunking.text_max(&embedding_prefix(title, &section.heading, chunking));
         packer.begin_section(&section.heading, text_max, chunking);
         units::push_section(body, &section, &mut packer)?;
         packer.end_section();
@@ -98,7 +98,7 @@ struct Section {
     end: usize,
     heading: String,
     /// Whether the section is code, which is split at lines instead of sentences.
-    code: bool,
+    is_code: bool,
     /// Byte ranges of its fenced code blocks.
     fences: Vec<Range<usize>>,
 }
@@ -109,7 +109,7 @@ fn sections(body: &str, structure: TextStructure, sections_max: usize) -> Vec<Se
         start,
         end: body.len(),
         heading,
-        code: structure == TextStructure::Code,
+        is_code: structure == TextStructure::Code,
         fences: Vec::new(),
     };
     let mut sections = vec![section(0, String::new())];
@@ -137,7 +137,7 @@ fn sections(body: &str, structure: TextStructure, sections_max: usize) -> Vec<Se
             continue;
         }
         if sections.len() < sections_max
-            && let Some((level, title)) = heading(line)
+            && let Some((level, title)) = atx_heading(line)
         {
             path.retain(|(above, _)| *above < level);
             path.push((level, title));
@@ -152,32 +152,32 @@ fn sections(body: &str, structure: TextStructure, sections_max: usize) -> Vec<Se
 }
 
 /// Byte length of a long prefix of at most `max_tokens` tokens, ending after a space where possible.
-fn prefix_of(text: &str, max_tokens: usize) -> usize {
+fn prefix_len(text: &str, max_tokens: usize) -> usize {
     let mut window = &text[..text.floor_char_boundary(max_tokens.saturating_mul(TOKEN_BYTES_MAX))];
-    if let Some(too_much) = Tokenizer::builtin().start_of(window, max_tokens) {
-        window = &window[..too_much];
+    if let Some(excess_start) = Tokenizer::builtin().start_of(window, max_tokens) {
+        window = &window[..excess_start];
     }
     if window.len() == text.len() {
         return text.len();
     }
-    let mut taken = match window.rfind(char::is_whitespace) {
+    let mut len = match window.rfind(char::is_whitespace) {
         Some(space) => space + window[space..].chars().next().map_or(0, char::len_utf8),
         None => window.len(),
     };
     // A part of a word may have more tokens than the whole word, on which the tokenizer's estimate is based.
-    while taken > 0 && cost_within(&text[..taken], max_tokens).is_none() {
-        taken = text.floor_char_boundary(taken / 2);
+    while len > 0 && token_cost_within(&text[..len], max_tokens).is_none() {
+        len = text.floor_char_boundary(len / 2);
     }
-    taken.max(text.chars().next().map_or(0, char::len_utf8))
+    len.max(text.chars().next().map_or(0, char::len_utf8))
 }
 
 /// The size of a text in tokens.
-pub(crate) fn cost(text: &str) -> usize {
+pub(crate) fn token_cost(text: &str) -> usize {
     Tokenizer::builtin().count(text).max(text.len() / TOKEN_BYTES_MAX)
 }
 
 /// [`token_cost`] of a text if it is at most `max`. Stops tokenizing as soon as `max` is exceeded.
-fn cost_within(text: &str, max: usize) -> Option<usize> {
+fn token_cost_within(text: &str, max: usize) -> Option<usize> {
     let least = text.len() / TOKEN_BYTES_MAX;
     if least > max {
         return None;
@@ -241,7 +241,7 @@ mod tests {
         let body = "x".repeat(2_000);
         let spans = split(&body, None, TextStructure::Plain, SMALL);
         assert!(spans.len() > 5);
-        assert!(spans.iter().all(|span| cost(span.of(&body)) <= SMALL.max_tokens));
+        assert!(spans.iter().all(|span| token_cost(span.of(&body)) <= SMALL.max_tokens));
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
             for span in &spans {
                 let text = body.get(span.start..span.end);
                 prop_assert!(text.is_some());
-                prop_assert!(cost(text.unwrap_or_default()) <= SMALL.max_tokens);
+                prop_assert!(token_cost(text.unwrap_or_default()) <= SMALL.max_tokens);
                 covered[span.start..span.end].fill(true);
             }
             for (index, char) in body.char_indices() {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_split_as_they_always_were() {
+    fn long_lines_are_split_as_by_the_reference() {
         for text in long_line_texts() {
             for structure in [TextStructure::Markdown, TextStructure::Plain, TextStructure::Code] {
                 for chunking in [SMALL, Chunking { max_tokens: 64, overlap_tokens: 32 }] {
@@ -334,7 +334,7 @@ mod tests {
 
     /// Guards against quadratic time: each body takes about a second now, and took ten minutes before.
     #[test]
-    fn the_work_of_a_line_grows_with_its_length_only() {
+    fn the_time_of_a_long_line_is_linear() {
         let chunking = Chunking { max_tokens: 256, overlap_tokens: 32 };
         for piece in ["x", "word ", "a.b,", " ", "漢字"] {
             let body = format!("{}x", piece.repeat((8 << 20) / piece.len()));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn splitting_stops_when_it_is_told_to() {
+    fn splitting_stops_when_polled_to() {
         let body = "word. ".repeat(100_000);
         let polls = std::cell::Cell::new(0);
         let stop = || {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_without_end_cost_no_more_than_text() {
+    fn many_headings_are_bounded() {
         let long = |level: usize| format!("{} {}\n", "#".repeat(level), "h".repeat(300));
         let body = format!("{}{}", (1..6).map(long).collect::<String>(), "###### a\n".repeat(200_000));
         let spans =
@@ -382,7 +382,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
         #[test]
-        fn chunks_are_what_they_always_were(
+        fn chunks_are_those_of_the_reference(
             body in "([a-zé漢 .!?\n#`|-]|word |[A-Z][a-z]{2,12} |\n# H\n|\n\n## [a-z ]{1,30}\n|```\n|- item\n|[0-9]\\. |\u{1}|\u{b}|\u{200b}|[a-z]{90,120}|\t|。|\\. ){0,300}",
             structure in prop_oneof![
                 Just(TextStructure::Markdown), Just(TextStructure::Plain), Just(TextStructure::Code)

@@ -19,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 /// Idle time after which a worker exits.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Private memory after a document beyond which a worker is replaced.
-const KEPT_BYTES_MAX: u64 = 128 << 20;
+const REUSABLE_WORKER_BYTES_MAX: u64 = 128 << 20;
 /// Maximum size of a reply without the text: title, tags, metadata.
 const HEADER_BYTES_MAX: usize = 4 << 20;
 
@@ -74,12 +74,12 @@ impl Extraction {
 
     /// The state of the worker pool; `None` before it is started.
     pub fn figures(&self) -> Option<PoolFigures> {
-        self.workers.as_ref()?.started().map(|pool| pool.figures())
+        self.workers.as_ref()?.running_pool().map(|pool| pool.figures())
     }
 
     /// Stops all workers; the next sync extracts interrupted documents again.
     pub async fn shutdown(&self) {
-        let pool = self.workers.as_ref().and_then(|workers| workers.started());
+        let pool = self.workers.as_ref().and_then(|workers| workers.running_pool());
         if let Some(pool) = pool {
             pool.shutdown().await;
         }
@@ -112,10 +112,10 @@ fn extract_on_deep_stack(
 ) -> Result<ExtractedText, ExtractError> {
     let is_cancelled = cancel_check(cancellation);
     let extract = move || ctx_extract::extract(document, ExtractLimits::DEFAULT, is_cancelled);
-    let extracted = thread::Builder::new().stack_size(STACK_BYTES).spawn(extract);
-    let extracted = extracted.map(thread::JoinHandle::join);
+    let handle = thread::Builder::new().stack_size(STACK_BYTES).spawn(extract);
+    let result = handle.map(thread::JoinHandle::join);
     let no_thread = || ExtractError::NotNow("no thread to read it on".to_owned());
-    extracted.ok().and_then(Result::ok).unwrap_or_else(|| Err(no_thread()))
+    result.ok().and_then(Result::ok).unwrap_or_else(|| Err(no_thread()))
 }
 
 /// The worker pool, started on first use.
@@ -126,7 +126,7 @@ struct ExtractionWorkers {
 }
 
 impl ExtractionWorkers {
-    fn started(&self) -> Option<Arc<Pool>> {
+    fn running_pool(&self) -> Option<Arc<Pool>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -143,7 +143,7 @@ impl ExtractionWorkers {
             queue_max: QUEUE_MAX,
             idle_max: IDLE_MAX,
             memory_bytes_max: settings.memory_bytes_max,
-            kept_bytes_max: KEPT_BYTES_MAX,
+            kept_bytes_max: REUSABLE_WORKER_BYTES_MAX,
             depth_max: 0,
         });
         let pool = pool.map_err(|error| ExtractError::NotNow(format!("it cannot be read here: {error}")))?;
@@ -167,12 +167,12 @@ impl ExtractionWorkers {
         match cancellation.run_until_cancelled(pool.request(&request)).await {
             None => Err(ExtractError::interrupted()),
             Some(Ok((header, body))) => ctx_extract::decode_reply(header, body),
-            Some(Err(error)) => Err(self.describe(error)),
+            Some(Err(error)) => Err(self.classify_error(error)),
         }
     }
 
     /// The reason why a document has no text, and whether extraction is retried while the document is unchanged.
-    fn describe(&self, error: RequestError) -> ExtractError {
+    fn classify_error(&self, error: RequestError) -> ExtractError {
         match error {
             RequestError::Lease(LeaseError::Stopped) => ExtractError::interrupted(),
             RequestError::Lease(error) => ExtractError::NotNow(format!("it cannot be read now: {error}")),

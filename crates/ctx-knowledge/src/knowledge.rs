@@ -1,13 +1,13 @@
 //! [`Knowledge`]: the store, its search indexes and the sources that feed them.
 
-use crate::changes::Changes;
+use crate::change_notifier::DocumentChangeNotifier;
 use crate::chunk::Chunking;
 use crate::embed::{
-    self, Effort, EmbedError, EmbeddingOptions, Fill, FillError, FillJob, FillProgress, Filled, Models,
-    Numbered,
+    self, Effort, EmbedError, EmbeddingModels, EmbeddingOptions, Fill, FillError, FillJob, FillProgress,
+    Filled, RegisteredModel,
 };
 use crate::extraction::Extraction;
-use crate::search::{Hit, Mode, Query, Search, SearchError, Tuning, Vectors, View, ViewRetriever};
+use crate::search::{Hit, Mode, Ranker, SearchError, SearchQuery, Tuning, VectorIndex, View, ViewRetriever};
 use crate::sync::{DELETIONS_KEPT, Progress, SyncError, SyncJob, SyncOptions, SyncReport};
 use ctx_core::{Connector, ResourceChange, SourceName, Watch};
 use ctx_store::{
@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 /// Maximum number of documents listed whose chunks the embedding model rejects.
-const UNREADABLE_SHOWN: usize = 20;
+const UNREADABLE_LISTED_MAX: usize = 20;
 
 /// The parts and settings of a knowledge base.
 pub struct KnowledgeOptions {
@@ -61,8 +61,8 @@ pub enum EmbeddingChange {
 
 /// Path prefixes of a store's files: the database, caches, keyword index, locks and vectors.
 pub fn store_files(store: &Path) -> Vec<PathBuf> {
-    let beside = ["cache", "keyword", "locks", "vectors"].map(|extension| store.with_extension(extension));
-    std::iter::once(store.to_owned()).chain(beside).collect()
+    let siblings = ["cache", "keyword", "locks", "vectors"].map(|extension| store.with_extension(extension));
+    std::iter::once(store.to_owned()).chain(siblings).collect()
 }
 
 /// A configured source.
@@ -164,12 +164,12 @@ pub struct Health {
 pub struct Knowledge {
     store: Arc<dyn Store>,
     view: Arc<View>,
-    vectors: Arc<Vectors>,
+    vectors: Arc<VectorIndex>,
     /// `None` when embeddings are disabled, or when a read-only store does not know the configured model.
-    models: Option<Arc<Models>>,
+    models: Option<Arc<EmbeddingModels>>,
     /// Held during an index repair, so that concurrent searches repair it only once.
     repair: Arc<Mutex<()>>,
-    changes: Arc<Changes>,
+    change_notifier: Arc<DocumentChangeNotifier>,
     options: KnowledgeOptions,
 }
 
@@ -182,13 +182,13 @@ impl Knowledge {
 
     /// A knowledge base on an open store. Indexes and caches are created next to `options.store`.
     pub fn with_store(store: Arc<dyn Store>, options: KnowledgeOptions) -> Result<Self, StoreError> {
-        let view = Arc::new(View::beside(&options.store, store.about().id));
+        let view = Arc::new(View::next_to(&options.store, store.about().id));
         let models = match &options.embedding {
-            Some(embedding) => Models::open(embedding, &*store)?.map(Arc::new),
+            Some(embedding) => EmbeddingModels::open(embedding, &*store)?.map(Arc::new),
             None => None,
         };
-        let (vectors, repair, changes) = Default::default();
-        Ok(Self { store, view, vectors, models, repair, changes, options })
+        let (vectors, repair, change_notifier) = Default::default();
+        Ok(Self { store, view, vectors, models, repair, change_notifier, options })
     }
 
     /// The same open store with other options; `options.store` is ignored. [`EmbeddingChange::Keep`] keeps the loaded
@@ -201,14 +201,15 @@ impl Knowledge {
         let (models, vectors) = match (embedding, &options.embedding) {
             (EmbeddingChange::Keep, _) => (self.models.clone(), self.vectors.clone()),
             (EmbeddingChange::Replace, Some(embedding)) => {
-                (Models::open(embedding, &*self.store)?.map(Arc::new), Arc::default())
+                (EmbeddingModels::open(embedding, &*self.store)?.map(Arc::new), Arc::default())
             }
             (EmbeddingChange::Replace, None) => (None, Arc::default()),
         };
-        let (store, view, changes) = (self.store.clone(), self.view.clone(), self.changes.clone());
+        let (store, view, change_notifier) =
+            (self.store.clone(), self.view.clone(), self.change_notifier.clone());
         // Caches stay next to the open store.
         let options = KnowledgeOptions { store: self.options.store.clone(), ..options };
-        Ok(Self { store, view, vectors, models, repair: self.repair.clone(), changes, options })
+        Ok(Self { store, view, vectors, models, repair: self.repair.clone(), change_notifier, options })
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -226,40 +227,40 @@ impl Knowledge {
     }
 
     /// Runs a query. Rebuilds a missing or damaged keyword index first.
-    pub fn search(&self, query: &Query) -> Result<Vec<Hit>, SearchError> {
+    pub fn search(&self, query: &SearchQuery) -> Result<Vec<Hit>, SearchError> {
         if query.text.trim().is_empty() {
             return Err(SearchError::EmptyQuery);
         }
         let store = &*self.store;
         let retriever = ViewRetriever { view: &self.view, vectors: &self.vectors, store };
-        let search = Search { retriever: &retriever, store, tuning: self.options.tuning, query };
-        let answer = || match (query.mode.unwrap_or(self.options.mode), &self.models) {
-            (Mode::Semantic, Some(models)) => search.semantic(models),
-            (Mode::Hybrid, Some(models)) => search.hybrid(models),
+        let ranker = Ranker { retriever: &retriever, store, tuning: self.options.tuning, query };
+        let run_query = || match (query.mode.unwrap_or(self.options.mode), &self.models) {
+            (Mode::Semantic, Some(models)) => ranker.semantic(models),
+            (Mode::Hybrid, Some(models)) => ranker.hybrid(models),
             // The workspace's default mode falls back to keyword search without vectors; an explicit mode fails.
             (Mode::Semantic, None) if query.mode.is_some() => {
                 Err(SearchError::EmbeddingsDisabled("semantic"))
             }
             (Mode::Hybrid, None) if query.mode.is_some() => Err(SearchError::EmbeddingsDisabled("hybrid")),
-            _ => search.keyword(),
+            _ => ranker.keyword(),
         };
-        let is_repairable = |answer: &Result<Vec<Hit>, SearchError>| match answer {
+        let is_repairable = |result: &Result<Vec<Hit>, SearchError>| match result {
             Err(SearchError::View(error)) => error.is_damage(),
             Err(SearchError::Building) => true,
             _ => false,
         };
-        let first = answer();
+        let first = run_query();
         if !is_repairable(&first) || !self.store.writable() {
             return first;
         }
         let _one_at_a_time = self.repair.lock().unwrap_or_else(PoisonError::into_inner);
         // A concurrent search may have repaired the index while this one waited for the lock.
-        match answer() {
+        match run_query() {
             Err(SearchError::View(error)) if error.is_damage() => self.view.rebuild(&*self.store, &error)?,
             Err(SearchError::Building) => self.tend()?,
             other => return other,
         }
-        answer()
+        run_query()
     }
 
     /// A document with its whole text and chunks.
@@ -267,19 +268,23 @@ impl Knowledge {
         self.store.document(id)
     }
 
-    /// At most `most` documents after the key `after`, in the order of insertion.
-    pub(crate) fn listed(&self, after: u64, most: usize) -> Result<Vec<ListedDocument>, StoreError> {
-        self.store.list(after, most)
+    /// At most `limit` documents after the key `after`, in the order of insertion.
+    pub(crate) fn list_documents(&self, after: u64, limit: usize) -> Result<Vec<ListedDocument>, StoreError> {
+        self.store.list(after, limit)
     }
 
     /// A document's text, unless it is longer than `bytes_max`.
-    pub(crate) fn text(&self, id: Uuid, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {
+    pub(crate) fn document_text(
+        &self,
+        id: Uuid,
+        bytes_max: usize,
+    ) -> Result<Option<DocumentText>, StoreError> {
         self.store.text(id, bytes_max)
     }
 
-    /// Subscribes to document changes from now on; each sync and [`Knowledge::catch_up`] publish them.
-    pub(crate) fn changes(&self) -> broadcast::Receiver<ResourceChange> {
-        self.changes.listen(&*self.store)
+    /// Subscribes to document changes from now on; each sync and [`Knowledge::tend`] publish them.
+    pub(crate) fn subscribe_to_changes(&self) -> broadcast::Receiver<ResourceChange> {
+        self.change_notifier.subscribe(&*self.store)
     }
 
     /// Syncs a source.
@@ -310,7 +315,7 @@ impl Knowledge {
         let models = self.models.clone();
         let job = SyncJob {
             store,
-            files: &self.options.store,
+            store_path: &self.options.store,
             view,
             source,
             extraction: &self.options.extraction,
@@ -321,9 +326,9 @@ impl Knowledge {
             cancellation: cancellation.clone(),
         };
         let report = job.run().await;
-        let (changes, store) = (self.changes.clone(), self.store.clone());
+        let (change_notifier, store) = (self.change_notifier.clone(), self.store.clone());
         // Even a failed sync may have stored documents. Changes that cannot be published now are published later.
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || changes.tell(&*store)).await {
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || change_notifier.publish(&*store)).await {
             tracing::debug!(%error, "cannot tell what has changed");
         }
         report
@@ -354,7 +359,7 @@ impl Knowledge {
     /// Whether documents lack vectors of the workspace's model.
     pub fn lacks_vectors(&self) -> Result<bool, StoreError> {
         match &self.models {
-            Some(models) => Ok(!self.store.incomplete_sources(models.own.key)?.is_empty()),
+            Some(models) => Ok(!self.store.incomplete_sources(models.configured.key)?.is_empty()),
             None => Ok(false),
         }
     }
@@ -362,7 +367,7 @@ impl Knowledge {
     /// Embeds a probe text with the workspace's model; `None` when embeddings are disabled. Blocks.
     pub fn check_model(&self) -> Option<Result<(), EmbedError>> {
         let models = self.models.as_ref()?;
-        Some(models.own.ask_query("Is anybody there?").map(drop))
+        Some(models.configured.embed_query_without_cooldown("Is anybody there?").map(drop))
     }
 
     /// When vectors of the workspace's model are computed; `None` when embeddings are disabled.
@@ -378,8 +383,8 @@ impl Knowledge {
         progress: &dyn Fn(FillProgress),
     ) -> Result<Filled, FillError> {
         let Some(models) = &self.models else { return Ok(Filled { made: 0, complete: true }) };
-        let _lease = embed::lease(&*self.store)?;
-        self.is_own_model_known(models)?;
+        let _lease = embed::acquire_lease(&*self.store)?;
+        self.check_model_not_replaced(models)?;
         let keys: Vec<_> = models.all().map(|model| model.key).collect();
         self.store.keep_models(&keys)?;
         self.vectors.retain(&keys);
@@ -388,53 +393,60 @@ impl Knowledge {
         {
             self.fill_job(bridge, false, effort, cancellation).run(&|_| ())?;
         }
-        self.fill_job(&models.own, true, effort, cancellation).run(progress)
+        self.fill_job(&models.configured, true, effort, cancellation).run(progress)
     }
 
     /// Computes only the vectors of the fast model, for documents stored before embeddings were enabled.
     pub fn fill_quickly(&self, cancellation: &CancellationToken) -> Result<(), FillError> {
         let Some(models) = &self.models else { return Ok(()) };
-        let (model, own) = match &models.bridge {
+        let (model, is_configured_model) = match &models.bridge {
             Some(bridge) => (bridge, false),
-            None => (&models.own, true),
+            None => (&models.configured, true),
         };
         if !self.store.lacks_vectors(model.key)? {
             return Ok(());
         }
-        let _lease = embed::lease(&*self.store)?;
-        self.fill_job(model, own, Effort::Full, cancellation).run(&|_| ()).map(drop)
+        let _lease = embed::acquire_lease(&*self.store)?;
+        self.fill_job(model, is_configured_model, Effort::Full, cancellation).run(&|_| ()).map(drop)
     }
 
     /// Deletes all vectors, to recompute them.
     pub fn clear_vectors(&self) -> Result<(), FillError> {
         let Some(models) = &self.models else { return Ok(()) };
-        let _lease = embed::lease(&*self.store)?;
+        let _lease = embed::acquire_lease(&*self.store)?;
         Ok(models.all().try_for_each(|model| self.store.clear_model(model.key))?)
     }
 
     /// Fails in a process with an older configuration, which must not remove the vectors of the newer model.
-    fn is_own_model_known(&self, models: &Models) -> Result<(), FillError> {
-        match self.store.model(models.own.embedder.model())? {
-            Some(key) if key == models.own.key => Ok(()),
+    fn check_model_not_replaced(&self, models: &EmbeddingModels) -> Result<(), FillError> {
+        match self.store.model(models.configured.embedder.model())? {
+            Some(key) if key == models.configured.key => Ok(()),
             _ => Err(FillError::Replaced),
         }
     }
 
     fn fill_job<'a>(
         &'a self,
-        model: &'a Numbered,
-        own: bool,
+        model: &'a RegisteredModel,
+        is_configured_model: bool,
         effort: Effort,
         cancellation: &'a CancellationToken,
     ) -> FillJob<'a> {
-        FillJob { store: &*self.store, model, own, chunking: self.options.chunking, effort, cancellation }
+        FillJob {
+            store: &*self.store,
+            model,
+            is_configured_model,
+            chunking: self.options.chunking,
+            effort,
+            cancellation,
+        }
     }
 
     /// Removes all data of a source that is no longer configured; returns the number of deleted documents.
     pub fn forget(&self, name: &SourceName) -> Result<u64, SyncError> {
-        let _lease = crate::sync::lease(&*self.store, name)?;
+        let _lease = crate::sync::acquire_lease(&*self.store, name)?;
         let mut removed = 0;
-        crate::sync::each_file_page(&*self.store, name, |known| {
+        crate::sync::for_each_file_page(&*self.store, name, |known| {
             let deletions: Vec<Mutation> = known.iter().copied().map(Mutation::Delete).collect();
             removed += self.store.apply(&deletions)?.deleted;
             Ok(())
@@ -447,7 +459,7 @@ impl Knowledge {
             tracing::warn!(%error, "cannot remove {}", cache.display());
         }
         self.view.catch_up(&*self.store)?;
-        self.changes.tell(&*self.store)?;
+        self.change_notifier.publish(&*self.store)?;
         self.store.forget_old_deletions(DELETIONS_KEPT)?;
         Ok(removed)
     }
@@ -455,7 +467,7 @@ impl Knowledge {
     /// Publishes document changes to subscribers, and lets the keyword index catch up if it lags (after a crash or a
     /// deletion) and no other process is updating it.
     pub fn tend(&self) -> Result<(), SearchError> {
-        self.changes.tell(&*self.store)?;
+        self.change_notifier.publish(&*self.store)?;
         Ok(self.view.catch_up_if_idle(&*self.store)?)
     }
 
@@ -482,13 +494,13 @@ impl Knowledge {
         let configured: BTreeSet<String> = self.source_names().map(ToString::to_string).collect();
         // Concurrently: each check may wait for a network.
         let checks: Vec<_> =
-            self.options.sources.iter().map(|source| check(source.connector.clone())).collect();
+            self.options.sources.iter().map(|source| spawn_check(source.connector.clone())).collect();
         for (source, check) in self.options.sources.iter().zip(checks) {
             let name = source.name.to_string();
             let unreachable = check.await.unwrap_or_else(|_| Some("checking it failed".to_owned()));
             let row = rows.get(&name).cloned().unwrap_or_default();
             let documents = counts.get(&name).map_or(0, |counts| counts.documents);
-            statuses.push(status(name, row, documents, unreachable));
+            statuses.push(source_status(name, row, documents, unreachable));
         }
         let remembered: BTreeSet<&String> = rows.keys().chain(counts.keys()).collect();
         for name in remembered.into_iter().filter(|name| !configured.contains(*name)) {
@@ -497,7 +509,7 @@ impl Knowledge {
             statuses.push(SourceStatus {
                 configured: false,
                 notes: Some(format!("not configured any more; {}", documents_text(documents))),
-                ..status(name.clone(), row, documents, None)
+                ..source_status(name.clone(), row, documents, None)
             });
         }
         Ok(statuses)
@@ -536,10 +548,11 @@ impl Knowledge {
 impl Knowledge {
     fn vector_stats(&self) -> Result<Option<VectorStats>, StoreError> {
         let Some(models) = &self.models else { return Ok(None) };
-        let coverage = self.store.coverage(models.own.key)?;
-        let (unreadable_chunks, unreadable) = self.store.unreadable(models.own.key, UNREADABLE_SHOWN)?;
+        let coverage = self.store.coverage(models.configured.key)?;
+        let (unreadable_chunks, unreadable) =
+            self.store.unreadable(models.configured.key, UNREADABLE_LISTED_MAX)?;
         Ok(Some(VectorStats {
-            model: models.own.embedder.model().to_owned(),
+            model: models.configured.embedder.model().to_owned(),
             vectors: coverage.vectors,
             pending_documents: coverage.pending_documents,
             unreadable_chunks,
@@ -549,12 +562,17 @@ impl Knowledge {
 }
 
 /// Starts a connector's check; the task returns the error text if the source is unreachable.
-fn check(connector: Arc<dyn Connector>) -> AbortOnDropHandle<Option<String>> {
+fn spawn_check(connector: Arc<dyn Connector>) -> AbortOnDropHandle<Option<String>> {
     let check = async move { connector.check().await.err().map(|error| error.to_string()) };
     AbortOnDropHandle::new(tokio::spawn(check))
 }
 
-fn status(name: String, row: SourceRecord, documents: u64, unreachable: Option<String>) -> SourceStatus {
+fn source_status(
+    name: String,
+    row: SourceRecord,
+    documents: u64,
+    unreachable: Option<String>,
+) -> SourceStatus {
     let notes = match (&unreachable, &row.error, row.synced_at) {
         (Some(reason), ..) => reason.clone(),
         (None, Some(error), _) => format!("the last sync failed: {error}"),

@@ -3,21 +3,21 @@
 //! The only crate that knows the keyword index (tantivy). It stores documents through [`ctx_store::Store`]. Its caller
 //! passes all settings; this crate reads no configuration file or environment variable, and never prints.
 
-mod changes;
+mod change_notifier;
 mod chunk;
 mod connectors;
 mod embed;
 mod extraction;
 mod knowledge;
 mod lookup;
+mod minhash;
 mod provider;
 mod resources;
 mod search;
-mod sketch;
 mod sync;
 
 pub use chunk::Chunking;
-pub use connectors::{ConnectorKind, KINDS, OpenOptions, Opened, Survey, SurveyLimits};
+pub use connectors::{ConnectorKind, ConnectorResult, KINDS, OpenOptions, Survey, SurveyLimits};
 pub use ctx_extract::{document_endings, readable_endings};
 pub use ctx_store::{Chunk, Filters, StoreError, StoredDocument, UnreadableDocument};
 pub use embed::{
@@ -31,5 +31,5 @@ pub use knowledge::{
 };
 pub use lookup::{Lookup, NamedDocument};
 pub use provider::{Context, parse_time};
-pub use search::{Explanation, Hit, Mode, Query, SearchError, Tuning, ViewError};
+pub use search::{Explanation, Hit, Mode, SearchError, SearchQuery, Tuning, ViewError};
 pub use sync::{Progress, SyncError, SyncOptions, SyncReport, Warning, cache_path};

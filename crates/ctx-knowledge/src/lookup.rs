@@ -50,8 +50,8 @@ impl Knowledge {
         let prefix = id_digits(typed);
         let (mut by_path, mut by_name, mut by_id) = (Vec::new(), Vec::new(), Vec::new());
         let mut names = Vec::new();
-        self.each_name(|name| {
-            let document = named(&name);
+        self.for_each_name(|name| {
+            let document = named_document(&name);
             if name.source_url.is_some_and(|url| urls.contains(&url)) {
                 by_path.push(document.clone());
             }
@@ -64,9 +64,9 @@ impl Knowledge {
             names.push(name.source_id);
         })?;
         // Two sources may read the same file; a path takes precedence because it is relative to the user's folder.
-        let meant = [by_path, by_name, by_id].into_iter().find(|found| !found.is_empty());
-        Ok(match meant.as_deref() {
-            None => Lookup::Missing(suggestions(plain, &names)),
+        let matches = [by_path, by_name, by_id].into_iter().find(|matches| !matches.is_empty());
+        Ok(match matches.as_deref() {
+            None => Lookup::Missing(suggest(plain, &names)),
             Some([one]) => Lookup::Found(one.id),
             Some(several) => Lookup::Ambiguous(several.to_vec()),
         })
@@ -74,28 +74,28 @@ impl Knowledge {
 
     /// The documents that each of these names refers to; names without a document are left out.
     pub fn named(&self, names: &HashSet<&str>) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
-        let mut meant: HashMap<String, Vec<NamedDocument>> = HashMap::new();
-        self.each_name(|name| {
-            let document = named(&name);
+        let mut matches: HashMap<String, Vec<NamedDocument>> = HashMap::new();
+        self.for_each_name(|name| {
+            let document = named_document(&name);
             let shown_id = document.id.to_string();
             for name in [shown_id.as_str(), &document.full_name, &name.source_id] {
                 if names.contains(name) {
-                    meant.entry(name.to_owned()).or_default().push(document.clone());
+                    matches.entry(name.to_owned()).or_default().push(document.clone());
                 }
             }
         })?;
-        Ok(meant)
+        Ok(matches)
     }
 
     /// The ids of all stored documents, ordered by source.
     pub fn ids(&self) -> Result<Vec<Uuid>, StoreError> {
         let mut ids = Vec::new();
-        self.each_name(|name| ids.push(name.id))?;
+        self.for_each_name(|name| ids.push(name.id))?;
         Ok(ids)
     }
 
     /// Calls `visit` with the name of every document, ordered by source.
-    fn each_name(&self, mut visit: impl FnMut(DocumentName)) -> Result<(), StoreError> {
+    fn for_each_name(&self, mut visit: impl FnMut(DocumentName)) -> Result<(), StoreError> {
         let mut last: Option<DocumentName> = None;
         loop {
             let page = self.store().names(last.as_ref(), NAMES_PAGE)?;
@@ -109,7 +109,7 @@ impl Knowledge {
     }
 }
 
-fn named(name: &DocumentName) -> NamedDocument {
+fn named_document(name: &DocumentName) -> NamedDocument {
     NamedDocument { id: name.id, full_name: format!("{}:{}", name.source, name.source_id) }
 }
 
@@ -137,23 +137,23 @@ fn id_digits(typed: &str) -> Option<String> {
 }
 
 /// Files with the same name in other folders, then the closest names by edit distance.
-fn suggestions(typed: &str, names: &[String]) -> Vec<String> {
+fn suggest(typed: &str, names: &[String]) -> Vec<String> {
     let file = |name: &str| name.rsplit('/').next().unwrap_or_default().to_lowercase();
-    let wanted = file(typed);
+    let typed_file = file(typed);
     let has_stem = |name: &&String| {
         let file = file(name);
-        !wanted.is_empty()
-            && (file == wanted || file.rsplit_once('.').is_some_and(|(stem, _)| stem == wanted))
+        !typed_file.is_empty()
+            && (file == typed_file || file.rsplit_once('.').is_some_and(|(stem, _)| stem == typed_file))
     };
-    let mut found: Vec<String> = names.iter().filter(has_stem).take(SUGGESTIONS_MAX).cloned().collect();
+    let mut suggestions: Vec<String> = names.iter().filter(has_stem).take(SUGGESTIONS_MAX).cloned().collect();
     let files: Vec<String> = names.iter().map(|name| file(name)).collect();
-    let by_file = nearest(&wanted, files.iter().map(String::as_str))
+    let by_file = nearest(&typed_file, files.iter().map(String::as_str))
         .and_then(|near| names.iter().find(|name| file(name) == near));
     let by_path = nearest(typed, names.iter().map(String::as_str));
     for name in by_path.into_iter().chain(by_file.map(String::as_str)) {
-        if found.len() < SUGGESTIONS_MAX && !found.iter().any(|known| known == name) {
-            found.push(name.to_owned());
+        if suggestions.len() < SUGGESTIONS_MAX && !suggestions.iter().any(|known| known == name) {
+            suggestions.push(name.to_owned());
         }
     }
-    found
+    suggestions
 }

@@ -3,8 +3,8 @@
 //! Requests and responses have the published shapes; their schemas are generated from the types here.
 
 use crate::knowledge::Knowledge;
-use crate::resources::Documents;
-use crate::search::{Hit, Mode, Query, SearchError};
+use crate::resources::DocumentResources;
+use crate::search::{Hit, Mode, SearchError, SearchQuery};
 use async_trait::async_trait;
 use ctx_core::{
     Annotations, BuiltinProvider, Call, ErrorKind, Identifier, Output, Provider, Resources, Tool, ToolError,
@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 /// Maximum number of concurrent searches and reads.
-const BLOCKING_MAX: usize = 256;
+const BLOCKING_CALLS_MAX: usize = 256;
 
 /// The provider of `context.search`, `context.get`, `context.sources` and of documents as resources.
 pub struct Context {
@@ -45,14 +45,14 @@ impl Provider for Context {
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let knowledge = &self.knowledge;
         vec![
-            Arc::new(Search { spec: search_spec(knowledge.final_limit()), knowledge: knowledge.clone() }),
-            Arc::new(Get { spec: get_spec(), knowledge: knowledge.clone() }),
-            Arc::new(Sources { spec: sources_spec(), knowledge: knowledge.clone() }),
+            Arc::new(SearchTool { spec: search_spec(knowledge.final_limit()), knowledge: knowledge.clone() }),
+            Arc::new(GetTool { spec: get_spec(), knowledge: knowledge.clone() }),
+            Arc::new(SourcesTool { spec: sources_spec(), knowledge: knowledge.clone() }),
         ]
     }
 
     fn resources(&self) -> Option<Arc<dyn Resources>> {
-        Some(Arc::new(Documents::new(self.knowledge.clone())))
+        Some(Arc::new(DocumentResources::new(self.knowledge.clone())))
     }
 
     fn builtin(&self) -> bool {
@@ -130,21 +130,21 @@ struct SourceEntry {
     notes: Option<String>,
 }
 
-struct Search {
+struct SearchTool {
     spec: Arc<ToolSpec>,
     knowledge: Arc<Knowledge>,
 }
 
 #[async_trait]
-impl Tool for Search {
+impl Tool for SearchTool {
     fn spec(&self) -> Arc<ToolSpec> {
         self.spec.clone()
     }
 
     async fn run(&self, arguments: Map<String, Value>, _: &Call) -> Result<Output, ToolError> {
-        let request: SearchRequest = parse(arguments)?;
+        let request: SearchRequest = parse_arguments(arguments)?;
         let filters = request.filters.unwrap_or_default();
-        let query = Query {
+        let query = SearchQuery {
             text: request.query,
             mode: request.mode,
             // The cast saturates: a larger limit means the maximum.
@@ -152,54 +152,54 @@ impl Tool for Search {
             filters: Filters {
                 source: filters.source,
                 tags: filters.tags.unwrap_or_default(),
-                since: time("filters.since", filters.since.as_deref(), false)?,
-                until: time("filters.until", filters.until.as_deref(), true)?,
+                since: parse_time_parameter("filters.since", filters.since.as_deref(), false)?,
+                until: parse_time_parameter("filters.until", filters.until.as_deref(), true)?,
             },
             explain: request.explain,
             prefix: request.prefix,
         };
         let knowledge = self.knowledge.clone();
-        let results = blocking(move || knowledge.search(&query)).await?.map_err(search_failed)?;
-        answer(&SearchResponse { results })
+        let results = run_blocking(move || knowledge.search(&query)).await?.map_err(search_tool_error)?;
+        to_output(&SearchResponse { results })
     }
 }
 
-struct Get {
+struct GetTool {
     spec: Arc<ToolSpec>,
     knowledge: Arc<Knowledge>,
 }
 
 #[async_trait]
-impl Tool for Get {
+impl Tool for GetTool {
     fn spec(&self) -> Arc<ToolSpec> {
         self.spec.clone()
     }
 
     async fn run(&self, arguments: Map<String, Value>, _: &Call) -> Result<Output, ToolError> {
-        let request: GetRequest = parse(arguments)?;
+        let request: GetRequest = parse_arguments(arguments)?;
         let id: Uuid = request
             .id
             .parse()
             .map_err(|_| ToolError::bad_request("parameter `id`: its value is not a UUID"))?;
         let knowledge = self.knowledge.clone();
-        let document = blocking(move || knowledge.get(id)).await?.map_err(store_failed)?;
-        answer(&document.ok_or_else(|| ToolError::not_found(format!("no document with id: {id}")))?)
+        let document = run_blocking(move || knowledge.get(id)).await?.map_err(store_tool_error)?;
+        to_output(&document.ok_or_else(|| ToolError::not_found(format!("no document with id: {id}")))?)
     }
 }
 
-struct Sources {
+struct SourcesTool {
     spec: Arc<ToolSpec>,
     knowledge: Arc<Knowledge>,
 }
 
 #[async_trait]
-impl Tool for Sources {
+impl Tool for SourcesTool {
     fn spec(&self) -> Arc<ToolSpec> {
         self.spec.clone()
     }
 
     async fn run(&self, _: Map<String, Value>, _: &Call) -> Result<Output, ToolError> {
-        let statuses = self.knowledge.sources().await.map_err(store_failed)?;
+        let statuses = self.knowledge.sources().await.map_err(store_tool_error)?;
         let sources = statuses
             .into_iter()
             .map(|status| SourceEntry {
@@ -209,7 +209,7 @@ impl Tool for Sources {
                 notes: status.notes,
             })
             .collect();
-        answer(&SourcesResponse { sources })
+        to_output(&SourcesResponse { sources })
     }
 }
 
@@ -274,7 +274,11 @@ pub fn parse_time(text: &str, end_of_day: bool) -> Option<Timestamp> {
     time.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
 }
 
-fn time(name: &str, text: Option<&str>, end_of_day: bool) -> Result<Option<Timestamp>, ToolError> {
+fn parse_time_parameter(
+    name: &str,
+    text: Option<&str>,
+    end_of_day: bool,
+) -> Result<Option<Timestamp>, ToolError> {
     text.map(|text| {
         parse_time(text, end_of_day).ok_or_else(|| {
             ToolError::bad_request(format!(
@@ -285,12 +289,12 @@ fn time(name: &str, text: Option<&str>, end_of_day: bool) -> Result<Option<Times
     .transpose()
 }
 
-fn parse<T: for<'de> Deserialize<'de>>(arguments: Map<String, Value>) -> Result<T, ToolError> {
+fn parse_arguments<T: for<'de> Deserialize<'de>>(arguments: Map<String, Value>) -> Result<T, ToolError> {
     serde_json::from_value(Value::Object(arguments))
         .map_err(|error| ToolError::bad_request(error.to_string()))
 }
 
-fn answer(value: &impl Serialize) -> Result<Output, ToolError> {
+fn to_output(value: &impl Serialize) -> Result<Output, ToolError> {
     let value =
         serde_json::to_value(value).map_err(|error| ToolError::internal("the answer has no JSON", error))?;
     Ok(Output::from(value))
@@ -298,22 +302,22 @@ fn answer(value: &impl Serialize) -> Result<Output, ToolError> {
 
 /// Runs blocking work on the blocking thread pool. Bounded, because work whose caller timed out keeps running, and the
 /// caller may call again.
-pub(crate) async fn blocking<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ToolError> {
-    static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(BLOCKING_MAX)));
-    let place = PLACES
+    static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(BLOCKING_CALLS_MAX)));
+    let permit = PERMITS
         .clone()
         .try_acquire_owned()
         .map_err(|_| ToolError::new(ErrorKind::Overloaded, "too many searches and reads at once"))?;
     let work = move || {
-        let _place = place;
+        let _permit = permit;
         work()
     };
     tokio::task::spawn_blocking(work).await.map_err(|error| ToolError::internal("the call failed", error))
 }
 
-fn search_failed(error: SearchError) -> ToolError {
+fn search_tool_error(error: SearchError) -> ToolError {
     match error {
         SearchError::EmptyQuery => ToolError::bad_request(error.to_string()),
         SearchError::EmbeddingsDisabled(_) => {
@@ -323,11 +327,11 @@ fn search_failed(error: SearchError) -> ToolError {
             ToolError::new(ErrorKind::Overloaded, error.to_string()).retry_after(Duration::from_secs(1))
         }
         SearchError::Embedder(_) => ToolError::new(ErrorKind::Tool, error.to_string()),
-        SearchError::Store(error) => store_failed(error),
+        SearchError::Store(error) => store_tool_error(error),
         SearchError::View(_) => ToolError::internal("the keyword index failed", error),
     }
 }
 
-pub(crate) fn store_failed(error: StoreError) -> ToolError {
+pub(crate) fn store_tool_error(error: StoreError) -> ToolError {
     ToolError::internal("the store failed", error)
 }

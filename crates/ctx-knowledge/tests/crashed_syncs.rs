@@ -8,7 +8,7 @@ use crate::common::{
 };
 use async_trait::async_trait;
 use ctx_core::{Change, Connector, Cursor, Listing, Pulled, Sink, SourceError};
-use ctx_knowledge::{Knowledge, Mode, Query, StoredDocument, SyncError, SyncOptions};
+use ctx_knowledge::{Knowledge, Mode, SearchQuery, StoredDocument, SyncError, SyncOptions};
 use ctx_store::{ChunkPlace, KnownFile, MemoryStore, SourceCounts, SourceRecord, SqliteStore, Stamp, Store};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -125,7 +125,7 @@ fn answers(knowledge: &Knowledge) -> Vec<(String, Option<u64>)> {
     let mut answers = Vec::new();
     for text in WORDS {
         for mode in [Mode::Keyword, Mode::Semantic] {
-            let query = Query { mode: Some(mode), limit: 100, ..query(text) };
+            let query = SearchQuery { mode: Some(mode), limit: 100, ..query(text) };
             let mut found: Vec<(String, Option<u64>)> = knowledge
                 .search(&query)
                 .unwrap()

@@ -6,7 +6,7 @@ use crate::common::{
     JIRA, ModelServer, Reply, Scripted, Workspace, delete, document, names, query, status, sync, sync_source,
     upsert,
 };
-use ctx_knowledge::{Effort, FillError, FillProgress, Filled, Hit, Knowledge, Mode, Query};
+use ctx_knowledge::{Effort, FillError, FillProgress, Filled, Hit, Knowledge, Mode, SearchQuery};
 use std::thread;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ fn fill_until(
 
 /// Searches, on a blocking thread.
 fn search(knowledge: &Knowledge, text: &str, mode: Mode) -> Vec<Hit> {
-    let query = Query { mode: Some(mode), explain: true, ..query(text) };
+    let query = SearchQuery { mode: Some(mode), explain: true, ..query(text) };
     may_block(|| knowledge.search(&query)).unwrap()
 }
 

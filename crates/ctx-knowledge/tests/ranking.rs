@@ -5,14 +5,14 @@ use crate::common::{
     sync_source, time,
 };
 use ctx_core::Document;
-use ctx_knowledge::{Mode, Query};
+use ctx_knowledge::{Mode, SearchQuery};
 use jiff::ToSpan;
 
 #[tokio::test]
 async fn a_limit_is_kept_and_never_above_a_hundred() {
     let (_workspace, knowledge) = knowing((0..120).map(|n| document(&n.to_string(), "harbour"))).await;
     for (limit, expected) in [(1, 1), (7, 7), (100, 100), (101, 100), (usize::MAX, 100)] {
-        let hits = knowledge.search(&Query { limit, ..query("harbour") }).unwrap();
+        let hits = knowledge.search(&SearchQuery { limit, ..query("harbour") }).unwrap();
         assert_eq!(hits.len(), expected, "limit {limit}");
     }
 }
@@ -27,7 +27,7 @@ async fn hits_are_ordered_by_score_then_newest_then_id() {
         documents.push(document_at(&format!("y{day}"), "harbour light tower", at(day)));
     }
     let (_workspace, knowledge) = knowing(documents).await;
-    let hits = knowledge.search(&Query { limit: 30, ..query("harbour") }).unwrap();
+    let hits = knowledge.search(&SearchQuery { limit: 30, ..query("harbour") }).unwrap();
     assert_eq!((hits.len(), hits[0].source_id.as_str()), (19, "best"));
     for pair in hits.windows(2) {
         let key = |index: usize| {
@@ -100,7 +100,7 @@ async fn a_hit_names_its_document() {
 async fn a_score_is_explained_only_when_asked() {
     let (_workspace, knowledge) = knowing([document("a", "ships rest in harbours")]).await;
     let plain = search(&knowledge, "the harbour");
-    let explained = knowledge.search(&Query { explain: true, ..query("the harbour") }).unwrap();
+    let explained = knowledge.search(&SearchQuery { explain: true, ..query("the harbour") }).unwrap();
     assert_eq!(plain[0].explain, None);
     assert!(!serde_json::to_value(&plain[0]).unwrap().as_object().unwrap().contains_key("explain"));
     let explanation = explained[0].explain.as_ref().unwrap();

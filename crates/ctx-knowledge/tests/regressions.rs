@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use ctx_core::Document;
-use ctx_knowledge::{Query, SyncError, SyncOptions, SyncReport};
+use ctx_knowledge::{SearchQuery, SyncError, SyncOptions, SyncReport};
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,7 +144,7 @@ async fn among_many_equal_hits_the_newest_are_shown() {
     let workspace = Workspace::new().source(JIRA, &Scripted::with(documents));
     let knowledge = workspace.open();
     sync_source(&knowledge, JIRA).await.unwrap();
-    let hits = knowledge.search(&Query { limit: 3, ..query("harbour") }).unwrap();
+    let hits = knowledge.search(&SearchQuery { limit: 3, ..query("harbour") }).unwrap();
     assert_eq!(names(&hits), ["599", "598", "597"]);
 }
 
@@ -262,6 +262,6 @@ async fn a_long_document_does_not_hide_others_from_a_small_limit() {
     let workspace = Workspace::new().source(JIRA, &Scripted::with([long, short]));
     let knowledge = workspace.open();
     sync_source(&knowledge, JIRA).await.unwrap();
-    let hits = knowledge.search(&Query { limit: 2, ..query("harbour") }).unwrap();
+    let hits = knowledge.search(&SearchQuery { limit: 2, ..query("harbour") }).unwrap();
     assert_eq!(names(&hits), ["long", "short"]);
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use crate::common::{Workspace, names, query, sync};
-use ctx_knowledge::{Effort, Knowledge, Mode, Query};
+use ctx_knowledge::{Effort, Knowledge, Mode, SearchQuery};
 use tokio_util::sync::CancellationToken;
 
 const BY_MEANING: [Mode; 2] = [Mode::Semantic, Mode::Hybrid];
@@ -23,7 +23,7 @@ async fn knowing_a_few(model: &str) -> (Workspace, Knowledge) {
 }
 
 fn found(knowledge: &Knowledge, text: &str, mode: Mode) -> Vec<String> {
-    names(&knowledge.search(&Query { mode: Some(mode), ..query(text) }).unwrap())
+    names(&knowledge.search(&SearchQuery { mode: Some(mode), ..query(text) }).unwrap())
 }
 
 #[tokio::test]

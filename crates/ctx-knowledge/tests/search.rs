@@ -5,7 +5,7 @@ use crate::common::{
     sync_source, time,
 };
 use ctx_core::Document;
-use ctx_knowledge::{Filters, Mode, Query, SearchError};
+use ctx_knowledge::{Filters, Mode, SearchError, SearchQuery};
 use jiff::{Timestamp, ToSpan};
 
 const WIKI: &str = "script:wiki";
@@ -158,7 +158,7 @@ async fn an_empty_query_is_refused() {
 async fn meaning_is_refused_without_embeddings_unless_it_is_only_the_default() {
     // The workspace's own mode is `hybrid`.
     let (_workspace, knowledge) = knowing([document("a", "harbour")]).await;
-    let outcome = |mode| knowledge.search(&Query { mode, ..query("harbour") });
+    let outcome = |mode| knowledge.search(&SearchQuery { mode, ..query("harbour") });
     let refused = |mode| outcome(Some(mode)).unwrap_err();
     assert!(matches!(refused(Mode::Semantic), SearchError::EmbeddingsDisabled("semantic")));
     assert!(matches!(refused(Mode::Hybrid), SearchError::EmbeddingsDisabled("hybrid")));
@@ -257,6 +257,6 @@ async fn a_filter_does_not_change_a_score() {
     let (_workspace, knowledge) = knowing([document("a", "harbour"), document("b", "harbour light")]).await;
     let filters =
         Filters { source: Some(JIRA.to_owned()), since: Some(Timestamp::UNIX_EPOCH), ..Filters::default() };
-    let with = knowledge.search(&Query { filters, ..query("harbour light") }).unwrap();
+    let with = knowledge.search(&SearchQuery { filters, ..query("harbour light") }).unwrap();
     assert_eq!(with, search(&knowledge, "harbour light"));
 }

@@ -2,7 +2,7 @@
 //! [`super::split`] must give the same chunks, or every stored document would have to be chunked and embedded again.
 
 use super::units::is_list_item;
-use super::{Chunking, TOKEN_BYTES_MAX, cost, heading, prefix};
+use super::{Chunking, TOKEN_BYTES_MAX, atx_heading, embedding_prefix, token_cost};
 use ctx_embed::Tokenizer;
 use ctx_extract::TextStructure;
 use ctx_store::Span;
@@ -15,11 +15,11 @@ struct Unit {
     end: usize,
     tokens: usize,
     /// How well a chunk can end after this unit.
-    ending: Ending,
+    boundary: UnitBoundary,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Ending {
+enum UnitBoundary {
     Sentence,
     ListItem,
     Paragraph,
@@ -33,7 +33,7 @@ pub(super) fn split(
 ) -> Vec<Span> {
     let mut spans = Vec::new();
     for section in sections(body, structure) {
-        let text_max = chunking.text_max(&prefix(title, &section.heading, chunking));
+        let text_max = chunking.text_max(&embedding_prefix(title, &section.heading, chunking));
         let units = units(body, &section, text_max);
         pack(&units, &section.heading, text_max, chunking.overlap_tokens, &mut spans);
     }
@@ -48,7 +48,7 @@ struct Section {
     end: usize,
     heading: String,
     /// Whether the section is code, which is split at lines instead of sentences.
-    code: bool,
+    is_code: bool,
     /// Byte ranges of its fenced code blocks.
     fences: Vec<Range<usize>>,
 }
@@ -59,7 +59,7 @@ fn sections(body: &str, structure: TextStructure) -> Vec<Section> {
         start,
         end: body.len(),
         heading,
-        code: structure == TextStructure::Code,
+        is_code: structure == TextStructure::Code,
         fences: Vec::new(),
     };
     let mut sections = vec![section(0, String::new())];
@@ -86,7 +86,7 @@ fn sections(body: &str, structure: TextStructure) -> Vec<Section> {
             fence = Some((marker, start));
             continue;
         }
-        if let Some((level, title)) = heading(line) {
+        if let Some((level, title)) = atx_heading(line) {
             path.retain(|(above, _)| *above < level);
             path.push((level, title));
             if let Some(section) = sections.last_mut() {
@@ -105,26 +105,28 @@ fn units(body: &str, section: &Section, max_tokens: usize) -> Vec<Unit> {
     for line in body[section.start..section.end].split_inclusive('\n') {
         let start = offset;
         offset += line.len();
-        let begun = section.fences.partition_point(|fence| fence.start <= start);
-        let fence =
-            begun.checked_sub(1).map(|last| &section.fences[last]).filter(|fence| fence.contains(&start));
+        let fences_started = section.fences.partition_point(|fence| fence.start <= start);
+        let fence = fences_started
+            .checked_sub(1)
+            .map(|last| &section.fences[last])
+            .filter(|fence| fence.contains(&start));
         let inside_fence = fence.is_some_and(|fence| fence.start < start);
-        let ending = match line.trim() {
+        let boundary = match line.trim() {
             // An empty line inside a code fence is no paragraph break.
-            _ if inside_fence => Ending::Sentence,
-            "" => Ending::Paragraph,
-            _ if fence.is_some() => Ending::Paragraph,
-            text if is_list_item(text) => Ending::ListItem,
-            _ => Ending::Sentence,
+            _ if inside_fence => UnitBoundary::Sentence,
+            "" => UnitBoundary::Paragraph,
+            _ if fence.is_some() => UnitBoundary::Paragraph,
+            text if is_list_item(text) => UnitBoundary::ListItem,
+            _ => UnitBoundary::Sentence,
         };
         if let Some(before) = units.last_mut() {
-            before.ending = before.ending.max(ending);
+            before.boundary = before.boundary.max(boundary);
         }
         if line.trim().is_empty() {
             continue;
         }
         let mut piece_start = start;
-        let ends = if fence.is_some() || section.code { Vec::new() } else { sentence_ends(line) };
+        let ends = if fence.is_some() || section.is_code { Vec::new() } else { sentence_ends(line) };
         for end in ends.into_iter().map(|end| start + end).chain([offset]) {
             push_bounded(body, piece_start, end, max_tokens, &mut units);
             piece_start = end;
@@ -132,7 +134,7 @@ fn units(body: &str, section: &Section, max_tokens: usize) -> Vec<Unit> {
         if let Some(last) = units.last_mut()
             && fence.is_some_and(|fence| fence.end == offset)
         {
-            last.ending = Ending::Paragraph;
+            last.boundary = UnitBoundary::Paragraph;
         }
     }
     units
@@ -146,32 +148,32 @@ fn push_bounded(body: &str, start: usize, end: usize, max_tokens: usize, units: 
         if text.trim().is_empty() {
             return;
         }
-        let tokens = cost(text);
-        let taken = if tokens <= max_tokens { text.len() } else { prefix_of(text, max_tokens) };
-        let tokens = if taken == text.len() { tokens } else { cost(&text[..taken]) };
-        units.push(Unit { start: from, end: from + taken, tokens, ending: Ending::Sentence });
-        from += taken;
+        let tokens = token_cost(text);
+        let len = if tokens <= max_tokens { text.len() } else { prefix_len(text, max_tokens) };
+        let tokens = if len == text.len() { tokens } else { token_cost(&text[..len]) };
+        units.push(Unit { start: from, end: from + len, tokens, boundary: UnitBoundary::Sentence });
+        from += len;
     }
 }
 
 /// Byte length of a long prefix of at most `max_tokens` tokens, ending after a space where possible.
-fn prefix_of(text: &str, max_tokens: usize) -> usize {
+fn prefix_len(text: &str, max_tokens: usize) -> usize {
     let mut window = &text[..text.floor_char_boundary(max_tokens.saturating_mul(TOKEN_BYTES_MAX))];
-    if let Some(too_much) = Tokenizer::builtin().pieces(window).get(max_tokens) {
-        window = &window[..too_much.start];
+    if let Some(excess_start) = Tokenizer::builtin().pieces(window).get(max_tokens) {
+        window = &window[..excess_start.start];
     }
     if window.len() == text.len() {
         return text.len();
     }
-    let mut taken = match window.rfind(char::is_whitespace) {
+    let mut len = match window.rfind(char::is_whitespace) {
         Some(space) => space + window[space..].chars().next().map_or(0, char::len_utf8),
         None => window.len(),
     };
     // A part of a word may have more tokens than the whole word.
-    while taken > 0 && cost(&text[..taken]) > max_tokens {
-        taken = text.floor_char_boundary(taken / 2);
+    while len > 0 && token_cost(&text[..len]) > max_tokens {
+        len = text.floor_char_boundary(len / 2);
     }
-    taken.max(text.chars().next().map_or(0, char::len_utf8))
+    len.max(text.chars().next().map_or(0, char::len_utf8))
 }
 
 /// End offsets of the sentences of a line, without the last.
@@ -201,7 +203,7 @@ fn pack(units: &[Unit], heading: &str, max_tokens: usize, overlap_tokens: usize,
             last += 1;
         }
         if last < units.len() {
-            last = good_end(units, first, last).unwrap_or(last);
+            last = preferred_end(units, first, last).unwrap_or(last);
         }
         spans.push(Span { start: units[first].start, end: units[last - 1].end, heading: heading.to_owned() });
         if last == units.len() {
@@ -212,10 +214,11 @@ fn pack(units: &[Unit], heading: &str, max_tokens: usize, overlap_tokens: usize,
 }
 
 /// The end of the last paragraph, or else list item, in the second half of `units[first..last]`.
-fn good_end(units: &[Unit], first: usize, last: usize) -> Option<usize> {
+fn preferred_end(units: &[Unit], first: usize, last: usize) -> Option<usize> {
     let half = first + (last - first) / 2;
-    let last_with = |ending: Ending| (half..last).rev().find(|index| units[*index].ending >= ending);
-    last_with(Ending::Paragraph).or_else(|| last_with(Ending::ListItem)).map(|index| index + 1)
+    let last_with =
+        |boundary: UnitBoundary| (half..last).rev().find(|index| units[*index].boundary >= boundary);
+    last_with(UnitBoundary::Paragraph).or_else(|| last_with(UnitBoundary::ListItem)).map(|index| index + 1)
 }
 
 /// Index of the first unit of the next chunk: some whole units before `last` (the overlap), never `first`.

@@ -1,7 +1,7 @@
 //! The units of a section: sentences and lines, split only if one alone exceeds a chunk.
 
-use super::pack::Packer;
-use super::{Section, cost, cost_within, prefix_of};
+use super::packer::Packer;
+use super::{Section, prefix_len, token_cost, token_cost_within};
 
 /// A sentence or line, split only if it alone exceeds a chunk.
 #[derive(Clone, Debug)]
@@ -10,12 +10,12 @@ pub(super) struct Unit {
     pub(super) end: usize,
     pub(super) tokens: usize,
     /// How well a chunk can end after this unit.
-    pub(super) ending: Ending,
+    pub(super) boundary: UnitBoundary,
 }
 
 /// Kind of boundary after a unit, from the worst to the best place to end a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Ending {
+pub(super) enum UnitBoundary {
     Sentence,
     ListItem,
     Paragraph,
@@ -27,31 +27,33 @@ pub(super) fn push_section(body: &str, section: &Section, packer: &mut Packer<'_
     for line in body[section.start..section.end].split_inclusive('\n') {
         let start = offset;
         offset += line.len();
-        let begun = section.fences.partition_point(|fence| fence.start <= start);
-        let fence =
-            begun.checked_sub(1).map(|last| &section.fences[last]).filter(|fence| fence.contains(&start));
+        let fences_started = section.fences.partition_point(|fence| fence.start <= start);
+        let fence = fences_started
+            .checked_sub(1)
+            .map(|last| &section.fences[last])
+            .filter(|fence| fence.contains(&start));
         let inside_fence = fence.is_some_and(|fence| fence.start < start);
-        let ending = match line.trim() {
+        let boundary = match line.trim() {
             // An empty line inside a code fence is no paragraph break.
-            _ if inside_fence => Ending::Sentence,
-            "" => Ending::Paragraph,
-            _ if fence.is_some() => Ending::Paragraph,
-            text if is_list_item(text) => Ending::ListItem,
-            _ => Ending::Sentence,
+            _ if inside_fence => UnitBoundary::Sentence,
+            "" => UnitBoundary::Paragraph,
+            _ if fence.is_some() => UnitBoundary::Paragraph,
+            text if is_list_item(text) => UnitBoundary::ListItem,
+            _ => UnitBoundary::Sentence,
         };
-        packer.raise_ending(ending);
+        packer.raise_boundary(boundary);
         if line.trim().is_empty() {
             packer.check_stopped()?;
             continue;
         }
         let mut piece_start = start;
-        let sentences = (fence.is_none() && !section.code).then(|| sentence_ends(line));
+        let sentences = (fence.is_none() && !section.is_code).then(|| sentence_ends(line));
         for end in sentences.into_iter().flatten().map(|end| start + end).chain([offset]) {
             push_bounded(body, piece_start, end, packer)?;
             piece_start = end;
         }
         if fence.is_some_and(|fence| fence.end == offset) {
-            packer.raise_ending(Ending::Paragraph);
+            packer.raise_boundary(UnitBoundary::Paragraph);
         }
     }
     Some(())
@@ -75,16 +77,16 @@ fn push_bounded(body: &str, start: usize, end: usize, packer: &mut Packer<'_>) -
     let content_end = start + body[start..end].trim_end().len();
     while from < content_end {
         let text = &body[from..end];
-        let (taken, tokens) = match cost_within(text, max_tokens) {
+        let (len, tokens) = match token_cost_within(text, max_tokens) {
             Some(tokens) => (text.len(), tokens),
             None => {
-                let taken = prefix_of(text, max_tokens);
-                (taken, cost(&text[..taken]))
+                let len = prefix_len(text, max_tokens);
+                (len, token_cost(&text[..len]))
             }
         };
-        packer.push(Unit { start: from, end: from + taken, tokens, ending: Ending::Sentence });
+        packer.push(Unit { start: from, end: from + len, tokens, boundary: UnitBoundary::Sentence });
         packer.check_stopped()?;
-        from += taken;
+        from += len;
     }
     Some(())
 }

@@ -4,11 +4,12 @@
 //! is read again only if its size, times or inode changed.
 
 use super::globs::{GlobSettings, Globs, Selection};
-use super::{ConnectorKind, OpenOptions, Opened, names, watch};
+use super::{ConnectorKind, ConnectorResult, OpenOptions, folder_watcher, names};
 use async_trait::async_trait;
 use ctx_core::{
     Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SinkClosed, SourceError, Watcher,
 };
+use folder_watcher::WatchTiming;
 use ignore::{DirEntry, WalkBuilder};
 use jiff::Timestamp;
 use notify::RecommendedWatcher;
@@ -20,7 +21,6 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use watch::Timing;
 
 pub(super) const KIND: ConnectorKind = ConnectorKind {
     name: "filesystem",
@@ -30,13 +30,13 @@ pub(super) const KIND: ConnectorKind = ConnectorKind {
 };
 
 /// A file modified more recently may change again without a new modification time.
-const SETTLED: Duration = Duration::from_millis(50);
-/// Like [`SETTLED`], where timestamps are whole seconds.
-const SETTLED_COARSE: Duration = Duration::from_secs(2);
+const SETTLE_TIME: Duration = Duration::from_millis(50);
+/// Like [`SETTLE_TIME`], where timestamps are whole seconds.
+const SETTLE_TIME_COARSE: Duration = Duration::from_secs(2);
 /// Entries listed before the first file is read; no total is announced for a larger tree.
-const LISTED_MAX: usize = 1 << 16;
+const COUNTED_ENTRIES_MAX: usize = 1 << 16;
 /// Files per prefetch of stored stamps.
-const PREFETCHED: usize = 256;
+const PREFETCH_PAGE: usize = 256;
 
 /// Settings of `[connectors.filesystem.<name>]`.
 #[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
@@ -62,24 +62,27 @@ struct Settings {
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
 #[derive(Clone)]
-pub(super) struct Filesystem {
+pub(super) struct FilesystemConnector {
     root: PathBuf,
     /// The workspace folder, if the root was inside it at startup. The root must then stay inside: a folder replaced
     /// by a symlink later must not lead out.
     confined_to: Option<PathBuf>,
     /// The root as configured; messages show no other path.
-    pub(super) shown_root: PathBuf,
+    pub(super) display_root: PathBuf,
     globs: Globs,
     follow_symlinks: bool,
     document_bytes_max: u64,
     own_files: Vec<PathBuf>,
 }
 
-fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
+fn open(settings: &Value, options: OpenOptions<'_>) -> ConnectorResult {
     Ok(Arc::new(open_filesystem(settings, options)?))
 }
 
-pub(super) fn open_filesystem(settings: &Value, options: OpenOptions<'_>) -> Result<Filesystem, String> {
+pub(super) fn open_filesystem(
+    settings: &Value,
+    options: OpenOptions<'_>,
+) -> Result<FilesystemConnector, String> {
     let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
     if settings.root.starts_with("~") {
         return Err("root: `~` means nothing here; write `${HOME}`".to_owned());
@@ -92,10 +95,10 @@ pub(super) fn open_filesystem(settings: &Value, options: OpenOptions<'_>) -> Res
         Ok(root) => root.starts_with(workspace),
         Err(_) => is_descending,
     });
-    Ok(Filesystem {
+    Ok(FilesystemConnector {
         root,
         confined_to,
-        shown_root: settings.root,
+        display_root: settings.root,
         globs: Globs::new(GlobSettings {
             include: &settings.include_globs,
             exclude: &settings.exclude_globs,
@@ -108,7 +111,7 @@ pub(super) fn open_filesystem(settings: &Value, options: OpenOptions<'_>) -> Res
 }
 
 #[async_trait]
-impl Connector for Filesystem {
+impl Connector for FilesystemConnector {
     async fn pull(&self, _cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
         let (filesystem, sink) = (self.clone(), sink.clone());
         tokio::task::spawn_blocking(move || filesystem.walk(&sink))
@@ -130,34 +133,39 @@ impl Connector for Filesystem {
 
     fn watcher(&self) -> Option<Watcher> {
         let filesystem = self.clone();
-        Some(Box::new(move |signal| watch::run::<RecommendedWatcher>(&filesystem, Timing::default(), signal)))
+        Some(Box::new(move |signal| {
+            folder_watcher::run::<RecommendedWatcher>(&filesystem, WatchTiming::default(), signal)
+        }))
     }
 }
 
-impl Filesystem {
+impl FilesystemConnector {
     fn walk(&self, sink: &Sink) -> Result<Pulled, SourceError> {
         let root = self.canonical_root()?;
         let mut listing = Listing::Complete;
-        let mut walk = self.entries(&root).sort_by_file_path(Path::cmp).build();
+        let mut walk = self.walk_builder(&root).sort_by_file_path(Path::cmp).build();
         // Listed first, to announce the number of files before the first is read.
-        let listed: Vec<_> = walk.by_ref().take(LISTED_MAX).collect();
-        if listed.len() < LISTED_MAX {
-            let is_wanted = |entry: &&DirEntry| self.wants(&root, entry);
-            sink.expect(listed.iter().flatten().filter(is_wanted).count() as u64);
+        let first_entries: Vec<_> = walk.by_ref().take(COUNTED_ENTRIES_MAX).collect();
+        if first_entries.len() < COUNTED_ENTRIES_MAX {
+            let is_file_to_read = |entry: &&DirEntry| self.is_selected(&root, entry);
+            sink.expect(first_entries.iter().flatten().filter(is_file_to_read).count() as u64);
         }
         let mut secret_files = Vec::new();
-        let mut entries = listed.into_iter().chain(walk);
+        let mut entries = first_entries.into_iter().chain(walk);
         loop {
-            let page: Vec<_> = entries.by_ref().take(PREFETCHED).collect();
+            let page: Vec<_> = entries.by_ref().take(PREFETCH_PAGE).collect();
             if page.is_empty() {
                 break;
             }
             self.prefetch(&root, &page, sink);
             for entry in page {
                 match entry {
-                    Ok(entry) => self.visit(&root, &entry, sink, &mut secret_files)?,
+                    Ok(entry) => self.process_entry(&root, &entry, sink, &mut secret_files)?,
                     // A cycle of symbolic links, a dangling link, or a file that is gone.
-                    Err(error) if is_loop(&error) || is_gone(&error) || is_link(&error) => {}
+                    Err(error)
+                        if is_symlink_loop(&error)
+                            || is_not_found(&error)
+                            || is_unresolvable_link(&error) => {}
                     Err(error) => {
                         // A folder that cannot be listed may contain any file: nothing counts as deleted.
                         listing = Listing::Partial;
@@ -180,14 +188,14 @@ impl Filesystem {
 
     /// Prefetches the stored stamps of these files.
     fn prefetch(&self, root: &Path, entries: &[Result<DirEntry, ignore::Error>], sink: &Sink) {
-        let wanted = entries.iter().flatten().filter(|entry| self.wants(root, entry));
-        let relative = wanted.filter_map(|entry| entry.path().strip_prefix(root).ok());
+        let files = entries.iter().flatten().filter(|entry| self.is_selected(root, entry));
+        let relative = files.filter_map(|entry| entry.path().strip_prefix(root).ok());
         let names: Vec<String> = relative.map(source_id).collect();
         sink.prefetch(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
     /// Walks everything below the root that may be read.
-    fn entries(&self, root: &Path) -> WalkBuilder {
+    fn walk_builder(&self, root: &Path) -> WalkBuilder {
         let mut builder = WalkBuilder::new(root);
         // Ignore files apply even outside of repositories, and the user's global ones never, so that two machines
         // index the same files. The globs decide about hidden names.
@@ -196,10 +204,10 @@ impl Filesystem {
         builder.filter_entry(move |entry| {
             let path = entry.path();
             let escapes_root = entry.path_is_symlink() && !stays_inside(path, &inside);
-            let has_external_ignore = is_folder(entry) && has_foreign_ignore_file(path, &inside);
-            let is_hidden_folder =
-                is_folder(entry) && path.strip_prefix(&inside).is_ok_and(|relative| globs.hides(relative));
-            !(is_own(path, &own_files) || escapes_root || has_external_ignore || is_hidden_folder)
+            let has_external_ignore = is_folder(entry) && has_external_ignore_file(path, &inside);
+            let is_hidden_folder = is_folder(entry)
+                && path.strip_prefix(&inside).is_ok_and(|relative| globs.hides_folder(relative));
+            !(is_own_file(path, &own_files) || escapes_root || has_external_ignore || is_hidden_folder)
         });
         builder
     }
@@ -212,7 +220,7 @@ impl Filesystem {
 
     /// The folders that may contain files to read, including the root.
     pub(super) fn folders(&self, root: &Path) -> BTreeSet<PathBuf> {
-        let entries = self.entries(root).build().flatten();
+        let entries = self.walk_builder(root).build().flatten();
         entries.filter(is_folder).map(DirEntry::into_path).collect()
     }
 
@@ -220,7 +228,7 @@ impl Filesystem {
     /// read, which a sync reports.
     pub(super) fn sizes(&self) -> impl Iterator<Item = Option<u64>> {
         self.canonical_root().ok().into_iter().flat_map(move |root| {
-            self.entries(&root).build().map(move |entry| {
+            self.walk_builder(&root).build().map(move |entry| {
                 let entry = entry.ok()?;
                 let relative = entry.path().strip_prefix(&root).ok()?;
                 if !is_file(&entry) || self.globs.select(relative) != Selection::Read {
@@ -233,7 +241,7 @@ impl Filesystem {
     }
 
     /// Whether a change of this file can change the result of a sync.
-    pub(super) fn depends_on(&self, relative: &Path) -> bool {
+    pub(super) fn affects_sync(&self, relative: &Path) -> bool {
         self.globs.select(relative) == Selection::Read
             || IGNORE_FILES.iter().any(|name| relative.ends_with(name))
     }
@@ -242,21 +250,21 @@ impl Filesystem {
         let unavailable = |reason: String| {
             SourceError::Unavailable(format!(
                 "cannot read the folder {}: {reason}",
-                self.shown_root.display()
+                self.display_root.display()
             ))
         };
-        let root = fs::canonicalize(&self.root).map_err(|error| unavailable(plain(&error)))?;
+        let root = fs::canonicalize(&self.root).map_err(|error| unavailable(error_text(&error)))?;
         if self.confined_to.as_ref().is_some_and(|workspace| !root.starts_with(workspace)) {
             return Err(unavailable("it leads out of the workspace now, and did not before".to_owned()));
         }
-        if has_foreign_ignore_file(&root, &root) {
+        if has_external_ignore_file(&root, &root) {
             return Err(unavailable("its ignore file is a link out of it".to_owned()));
         }
-        fs::read_dir(&root).map_err(|error| unavailable(plain(&error)))?;
+        fs::read_dir(&root).map_err(|error| unavailable(error_text(&error)))?;
         Ok(root)
     }
 
-    fn visit(
+    fn process_entry(
         &self,
         root: &Path,
         entry: &DirEntry,
@@ -270,7 +278,7 @@ impl Filesystem {
         }
         let source_id = source_id(relative);
         let selection = match self.globs.select(relative) {
-            Selection::Read if self.leads_to_secret(path, root) => Selection::Secret,
+            Selection::Read if self.resolves_to_secret(path, root) => Selection::Secret,
             selection => selection,
         };
         match selection {
@@ -287,20 +295,20 @@ impl Filesystem {
             Ok(None) => Ok(()),
             // Deleted since it was listed: the next listing will not have it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => sink.send_blocking(Change::Unreadable { source_id, reason: plain(&error) }),
+            Err(error) => sink.send_blocking(Change::Unreadable { source_id, reason: error_text(&error) }),
         }
     }
 
     /// Whether a file, possibly behind a symbolic link, resolves to a secret file.
-    fn leads_to_secret(&self, path: &Path, root: &Path) -> bool {
+    fn resolves_to_secret(&self, path: &Path, root: &Path) -> bool {
         self.follow_symlinks
             && fs::canonicalize(path).is_ok_and(|target| {
-                target.strip_prefix(root).is_ok_and(|relative| self.globs.refuses(relative))
+                target.strip_prefix(root).is_ok_and(|relative| self.globs.is_excluded_secret(relative))
             })
     }
 
     /// Whether an entry is a file that the globs select.
-    fn wants(&self, root: &Path, entry: &DirEntry) -> bool {
+    fn is_selected(&self, root: &Path, entry: &DirEntry) -> bool {
         let relative = entry.path().strip_prefix(root);
         is_file(entry) && relative.is_ok_and(|relative| self.globs.select(relative) == Selection::Read)
     }
@@ -313,9 +321,9 @@ impl Filesystem {
             return Ok(None);
         }
         if before.len() > self.document_bytes_max {
-            return Err(io::Error::other(names::too_large(before.len(), self.document_bytes_max)));
+            return Err(io::Error::other(names::too_large_reason(before.len(), self.document_bytes_max)));
         }
-        let mut bytes = names::room(before.len()).map_err(io::Error::other)?;
+        let mut bytes = names::allocate_buffer(before.len()).map_err(io::Error::other)?;
         // Bounds a file that grows while it is read, or a device that reports a false size.
         File::open(path)?.take(self.document_bytes_max).read_to_end(&mut bytes)?;
         let settled = is_settled(&before) && fingerprint == self::fingerprint(&fs::metadata(path)?);
@@ -339,7 +347,7 @@ impl Filesystem {
 
 /// Whether a path begins with the path of one of ctx's own files; by bytes, so that `ctx.sqlite` covers
 /// `ctx.sqlite-wal`.
-pub(super) fn is_own(path: &Path, own_files: &[PathBuf]) -> bool {
+pub(super) fn is_own_file(path: &Path, own_files: &[PathBuf]) -> bool {
     let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_owned();
     own_files.iter().any(|own| bytes(path).starts_with(&bytes(own)))
 }
@@ -358,19 +366,19 @@ fn stays_inside(path: &Path, root: &Path) -> bool {
 }
 
 /// Whether a folder has an ignore file that is a symlink out of the root; the walker would follow and read it.
-fn has_foreign_ignore_file(folder: &Path, root: &Path) -> bool {
-    let is_foreign = |name: &&&str| {
+fn has_external_ignore_file(folder: &Path, root: &Path) -> bool {
+    let is_external = |name: &&&str| {
         let file = folder.join(name);
         file.is_symlink() && !stays_inside(&file, root)
     };
-    let found = IGNORE_FILES.iter().find(is_foreign);
-    if let Some(name) = found {
+    let external = IGNORE_FILES.iter().find(is_external);
+    if let Some(name) = external {
         tracing::warn!(
             "{} is a link out of the folder; nothing beside it is read",
             folder.join(name).display()
         );
     }
-    found.is_some()
+    external.is_some()
 }
 
 fn fingerprint(metadata: &Metadata) -> String {
@@ -399,7 +407,7 @@ fn fingerprint(metadata: &Metadata) -> String {
 fn is_settled(metadata: &Metadata) -> bool {
     let Ok(modified) = metadata.modified() else { return false };
     let coarse = modified.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|since| since.subsec_nanos() == 0);
-    let needed = if coarse { SETTLED_COARSE } else { SETTLED };
+    let needed = if coarse { SETTLE_TIME_COARSE } else { SETTLE_TIME };
     match SystemTime::now().duration_since(modified) {
         Ok(age) => age > needed,
         // In the future: a change made now sets another time.
@@ -413,26 +421,26 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
 
 /// The `file://` URL of a path, as in documents.
 pub(crate) fn file_url(path: &Path) -> Option<String> {
-    Some(format!("file://{}", names::percent_encoded(path.to_str()?.as_bytes())))
+    Some(format!("file://{}", names::percent_encode_path(path.to_str()?.as_bytes())))
 }
 
-fn is_loop(error: &ignore::Error) -> bool {
+fn is_symlink_loop(error: &ignore::Error) -> bool {
     match error {
         ignore::Error::Loop { .. } => true,
-        ignore::Error::WithDepth { err, .. } | ignore::Error::WithPath { err, .. } => is_loop(err),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithPath { err, .. } => is_symlink_loop(err),
         _ => false,
     }
 }
 
-fn is_gone(error: &ignore::Error) -> bool {
+fn is_not_found(error: &ignore::Error) -> bool {
     error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Whether the error is about a symbolic link that cannot be resolved, such as one to itself.
-fn is_link(error: &ignore::Error) -> bool {
+fn is_unresolvable_link(error: &ignore::Error) -> bool {
     match error {
         ignore::Error::WithPath { path, .. } => path.is_symlink(),
-        ignore::Error::WithDepth { err, .. } => is_link(err),
+        ignore::Error::WithDepth { err, .. } => is_unresolvable_link(err),
         _ => false,
     }
 }
@@ -451,17 +459,17 @@ fn error_path(error: &ignore::Error, root: &Path) -> String {
 }
 
 fn error_reason(error: &ignore::Error) -> String {
-    error.io_error().map_or_else(|| error.to_string(), |error| plain(innermost(error)))
+    error.io_error().map_or_else(|| error.to_string(), |error| error_text(os_error(error)))
 }
 
 /// The error of the operating system, without the absolute path that the walker adds.
-fn innermost(error: &io::Error) -> &io::Error {
+fn os_error(error: &io::Error) -> &io::Error {
     let source = error.get_ref().and_then(|wrapper| wrapper.source());
     source.and_then(|source| source.downcast_ref()).unwrap_or(error)
 }
 
 /// The text of an error, without the error number, beginning in lower case.
-pub(super) fn plain(error: &io::Error) -> String {
+pub(super) fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();

@@ -58,7 +58,7 @@ impl Globs {
             return Selection::Skip;
         }
         let is_included = self.include.as_ref().is_none_or(|globs| globs.is_match(relative));
-        if self.refuses(relative) {
+        if self.is_excluded_secret(relative) {
             return if is_included { Selection::Secret } else { Selection::Skip };
         }
         if is_secret_file(relative) {
@@ -72,19 +72,19 @@ impl Globs {
     }
 
     /// Whether a file usually holds secrets and is not named by `include_sensitive_globs`.
-    pub(super) fn refuses(&self, relative: &Path) -> bool {
+    pub(super) fn is_excluded_secret(&self, relative: &Path) -> bool {
         is_secret_file(relative) && !self.admits_secret(relative)
     }
 
     /// Whether `include_sensitive_globs` names a file.
     pub(super) fn admits_secret(&self, relative: impl AsRef<Path>) -> bool {
         let relative = relative.as_ref();
-        self.secret_files.is_match(relative) && !self.hides(relative)
+        self.secret_files.is_match(relative) && !self.hides_folder(relative)
     }
 
     /// Whether a folder is hidden: a part of its path begins with a dot, and `include_sensitive_globs` does not spell
     /// that part out.
-    pub(super) fn hides(&self, folder: &Path) -> bool {
+    pub(super) fn hides_folder(&self, folder: &Path) -> bool {
         has_hidden_name(folder, |name| self.hidden_names.is_match(name))
     }
 }
@@ -156,6 +156,6 @@ mod tests {
         ] {
             assert_eq!(globs.select(name), selection, "{name}");
         }
-        assert!(!globs.hides(Path::new(".aws")) && globs.hides(Path::new(".kube")));
+        assert!(!globs.hides_folder(Path::new(".aws")) && globs.hides_folder(Path::new(".kube")));
     }
 }

@@ -1,12 +1,12 @@
 //! The built-in connectors: one file or folder each, one line in [`KINDS`].
 
 mod filesystem;
+mod folder_watcher;
 mod git;
 mod globs;
 mod names;
 mod s3;
 mod survey;
-mod watch;
 
 pub(crate) use filesystem::file_url;
 pub use survey::{Survey, SurveyLimits};
@@ -25,11 +25,11 @@ pub struct ConnectorKind {
     /// JSON Schema of its settings.
     pub schema: fn() -> Value,
     /// Creates a connector from settings; the error names the wrong setting.
-    pub open: fn(&Value, OpenOptions<'_>) -> Opened,
+    pub open: fn(&Value, OpenOptions<'_>) -> ConnectorResult,
 }
 
 /// A connector, or the error in its settings.
-pub type Opened = Result<Arc<dyn Connector>, String>;
+pub type ConnectorResult = Result<Arc<dyn Connector>, String>;
 
 /// Paths, variables and limits that a connector is opened with, besides its settings.
 #[derive(Clone, Copy)]

@@ -17,21 +17,21 @@ pub(super) fn source_id(path: &[u8]) -> String {
 }
 
 /// A path, percent-encoded for a URL.
-pub(super) fn percent_encoded(path: &[u8]) -> String {
+pub(super) fn percent_encode_path(path: &[u8]) -> String {
     percent_encode(path, ESCAPED_IN_PATHS).to_string()
 }
 
 /// The error for a document that is larger than the limit.
-pub(super) fn too_large(bytes: u64, bytes_max: u64) -> String {
+pub(super) fn too_large_reason(bytes: u64, bytes_max: u64) -> String {
     format!("it has {bytes} bytes; the limit is {bytes_max} (limits.document_bytes)")
 }
 
 /// An empty buffer for a document of this size; an error if memory is short, where an allocation would abort the
 /// process.
-pub(super) fn room(bytes: u64) -> Result<Vec<u8>, String> {
-    let mut room = Vec::new();
-    let reserved = usize::try_from(bytes).is_ok_and(|size| room.try_reserve_exact(size).is_ok());
-    if reserved { Ok(room) } else { Err(format!("there is no memory to read its {bytes} bytes")) }
+pub(super) fn allocate_buffer(bytes: u64) -> Result<Vec<u8>, String> {
+    let mut buffer = Vec::new();
+    let reserved = usize::try_from(bytes).is_ok_and(|size| buffer.try_reserve_exact(size).is_ok());
+    if reserved { Ok(buffer) } else { Err(format!("there is no memory to read its {bytes} bytes")) }
 }
 
 #[cfg(test)]
@@ -39,23 +39,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_memory_than_there_is_is_an_error() {
-        assert!(room(100).unwrap().capacity() >= 100);
+    fn a_buffer_larger_than_memory_is_an_error() {
+        assert!(allocate_buffer(100).unwrap().capacity() >= 100);
         let expected = format!("there is no memory to read its {} bytes", u64::MAX);
-        assert_eq!(room(u64::MAX), Err(expected));
+        assert_eq!(allocate_buffer(u64::MAX), Err(expected));
     }
 
     #[test]
-    fn names_that_are_not_text_stay_apart() {
+    fn names_that_are_not_utf8_stay_distinct() {
         assert_eq!(source_id("Grüße.md".as_bytes()), "Grüße.md");
         assert_eq!(source_id(b"a\xff.md"), "a\\xff.md");
         assert_ne!(source_id(b"a\xff.md"), source_id(b"a\xfe.md"));
     }
 
     #[test]
-    fn what_has_a_meaning_in_an_address_is_escaped() {
-        assert_eq!(percent_encoded(b"a b/c#d?e%.md"), "a%20b/c%23d%3Fe%25.md");
-        assert_eq!(percent_encoded("ü".as_bytes()), "%C3%BC");
-        assert_eq!(percent_encoded(b"\xff"), "%FF");
+    fn reserved_characters_of_urls_are_escaped() {
+        assert_eq!(percent_encode_path(b"a b/c#d?e%.md"), "a%20b/c%23d%3Fe%25.md");
+        assert_eq!(percent_encode_path("ü".as_bytes()), "%C3%BC");
+        assert_eq!(percent_encode_path(b"\xff"), "%FF");
     }
 }

@@ -37,8 +37,8 @@ impl Survey {
         options: OpenOptions<'_>,
         limits: SurveyLimits,
     ) -> Result<(), String> {
-        let filesystem = open_filesystem(settings, options)?;
-        for bytes in filesystem.sizes() {
+        let connector = open_filesystem(settings, options)?;
+        for bytes in connector.sizes() {
             self.entries += 1;
             self.files += u64::from(bytes.is_some());
             self.bytes += bytes.unwrap_or(0);
@@ -59,7 +59,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn counting_follows_globs_and_ignore_files_and_ends_at_each_limit() {
+    fn counting_follows_globs_and_ignore_files_and_stops_at_each_limit() {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in [
             ("a.md", "12345"),

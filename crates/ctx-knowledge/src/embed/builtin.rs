@@ -9,7 +9,7 @@ pub(super) const KIND: EmbedderKind =
     EmbedderKind { name: "builtin", summary: "the models in this program: `best` or `fast`", open };
 
 /// Texts per call: enough to sort by length, few enough to stop soon.
-pub(super) const BATCH: usize = 32;
+pub(super) const BATCH_SIZE: usize = 32;
 /// Weights of cosines against BM25 in hybrid search: the best ones in our measurements.
 const FAST_WEIGHT: f64 = 0.3;
 pub(super) const BEST_WEIGHT: f64 = 0.5;
@@ -17,11 +17,11 @@ pub(super) const BEST_WEIGHT: f64 = 0.5;
 const FAST_FLOOR: f64 = 0.27;
 const BEST_FLOOR: f64 = 0.29;
 
-struct Builtin(Model);
+struct BuiltinEmbedder(Model);
 
 fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
     match settings.model.as_deref().unwrap_or("best") {
-        "best" => Ok(Arc::new(Builtin(Model::Best))),
+        "best" => Ok(Arc::new(BuiltinEmbedder(Model::Best))),
         "fast" => Ok(fast()),
         other => Err(format!("model: the built-in models are `best` and `fast`, not `{other}`")),
     }
@@ -29,10 +29,10 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
 
 /// The model that is fast enough to embed documents while they are stored.
 pub(super) fn fast() -> Arc<dyn Embedder> {
-    Arc::new(Builtin(Model::Fast))
+    Arc::new(BuiltinEmbedder(Model::Fast))
 }
 
-impl Embedder for Builtin {
+impl Embedder for BuiltinEmbedder {
     fn model(&self) -> &str {
         self.0.id()
     }
@@ -46,7 +46,7 @@ impl Embedder for Builtin {
     }
 
     fn batch_size(&self) -> usize {
-        BATCH
+        BATCH_SIZE
     }
 
     fn weight(&self) -> f64 {

@@ -3,7 +3,7 @@
 //! Processes documents in the order of their keys, one batch of chunks at a time, outside any transaction. Each batch
 //! is stored at once, so that a kill costs one batch. A document that is written meanwhile is processed again.
 
-use super::{Effort, EmbedError, Numbered};
+use super::{Effort, EmbedError, EmbeddingInput, RegisteredModel};
 use crate::chunk::{self, Chunking};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use ctx_store::{
@@ -18,18 +18,18 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Documents read from the store at a time.
-const DOCUMENTS_AHEAD: usize = 16;
+const DOCUMENTS_PAGE: usize = 16;
 /// Consecutive passes over all documents that find nothing although the store reports missing vectors, before the
 /// fill ends.
 const EMPTY_PASSES_MAX: usize = 3;
 /// Retries after a temporary failure.
 const RETRIES: usize = 4;
 /// Pause before the first retry; it doubles with each retry, with jitter.
-const RETRY_FIRST: Duration = Duration::from_millis(250);
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(250);
 /// A text that every model accepts.
-const HARMLESS: &str = "harbour";
+const PROBE_TEXT: &str = "harbour";
 /// Maximum pause that a service may request.
-const RETRY_LAST: Duration = Duration::from_secs(60);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// Progress of a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -70,92 +70,89 @@ pub enum FillError {
 }
 
 /// Acquires the lease for computing or deleting vectors, which one process holds at a time.
-pub(crate) fn lease(store: &dyn Store) -> Result<LeaseGuard, FillError> {
+pub(crate) fn acquire_lease(store: &dyn Store) -> Result<LeaseGuard, FillError> {
     store.lease(&Lease::Fill).map_err(FillError::Lock)?.ok_or(FillError::Busy)
 }
 
 /// A fill of one model, with everything it needs.
 pub(crate) struct FillJob<'a> {
     pub(crate) store: &'a dyn Store,
-    pub(crate) model: &'a Numbered,
+    pub(crate) model: &'a RegisteredModel,
     /// Whether this is the workspace's own model, for which the store marks complete documents.
-    pub(crate) own: bool,
+    pub(crate) is_configured_model: bool,
     pub(crate) chunking: Chunking,
     pub(crate) effort: Effort,
     pub(crate) cancellation: &'a CancellationToken,
 }
 
-/// A chunk's position, its text as a model reads it, and the hash of that text.
-type Text = (usize, String, TextHash);
-
 /// The vector of a text, or the reason why the model rejects it.
-type Made = Result<NewVector, UnreadableChunk>;
+type VectorResult = Result<NewVector, UnreadableChunk>;
 
 /// A chunk waiting to be embedded.
-struct Piece {
+struct PendingChunk {
     document: u64,
     generation: Generation,
     name: Arc<str>,
-    text: Text,
+    input: EmbeddingInput,
 }
 
 impl FillJob<'_> {
     /// Computes vectors until none is missing or it is cancelled. The caller holds the lease.
     pub(crate) fn run(&self, progress: &dyn Fn(FillProgress)) -> Result<Filled, FillError> {
         let coverage = self.store.coverage(self.model.key)?;
-        let mut state = FillProgress { done: coverage.vectors, chunks: coverage.chunks };
-        let mut filled = Filled { made: 0, complete: false };
-        let mut waiting: VecDeque<Piece> = VecDeque::new();
+        let mut current = FillProgress { done: coverage.vectors, chunks: coverage.chunks };
+        let mut result = Filled { made: 0, complete: false };
+        let mut queue: VecDeque<PendingChunk> = VecDeque::new();
         let mut after = 0;
         let mut exhausted = false;
         let mut empty_passes = 0;
-        progress(state);
+        progress(current);
         while !self.cancellation.is_cancelled() {
-            while !exhausted && waiting.len() < self.model.embedder.batch_size() {
+            while !exhausted && queue.len() < self.model.embedder.batch_size() {
                 let documents = self.store.pending(&PendingQuery {
                     model: self.model.key,
-                    marked: self.own,
+                    marked: self.is_configured_model,
                     after,
-                    limit: DOCUMENTS_AHEAD,
+                    limit: DOCUMENTS_PAGE,
                 })?;
-                exhausted = documents.len() < DOCUMENTS_AHEAD;
+                exhausted = documents.len() < DOCUMENTS_PAGE;
                 after = documents.last().map_or(after, |document| document.key);
-                self.mark(&documents)?;
-                waiting.extend(documents.iter().flat_map(|document| self.pieces(document)));
+                self.mark_complete(&documents)?;
+                queue.extend(documents.iter().flat_map(|document| self.pending_chunks(document)));
             }
-            if waiting.is_empty() {
+            if queue.is_empty() {
                 // Documents may have been stored at keys before `after`.
-                let lacking = match self.own {
+                let lacks_vectors = match self.is_configured_model {
                     true => !self.store.incomplete_sources(self.model.key)?.is_empty(),
                     false => self.store.lacks_vectors(self.model.key)?,
                 };
-                if !lacking {
-                    filled.complete = true;
-                    return Ok(filled);
+                if !lacks_vectors {
+                    result.complete = true;
+                    return Ok(result);
                 }
                 empty_passes += 1;
                 if empty_passes > EMPTY_PASSES_MAX {
                     // The next fill tries again.
-                    return Ok(filled);
+                    return Ok(result);
                 }
                 (after, exhausted) = (0, false);
                 continue;
             }
             empty_passes = 0;
-            let size = self.model.embedder.batch_size().min(waiting.len());
-            let batch: Vec<Piece> = waiting.drain(..size).collect();
-            let Some(made) = self.embed(&batch)? else { break };
-            filled.made += made;
-            state.done += batch.len() as u64;
-            state.chunks = state.chunks.max(state.done);
-            progress(state);
+            let size = self.model.embedder.batch_size().min(queue.len());
+            let batch: Vec<PendingChunk> = queue.drain(..size).collect();
+            let Some(count) = self.embed(&batch)? else { break };
+            result.made += count;
+            current.done += batch.len() as u64;
+            current.chunks = current.chunks.max(current.done);
+            progress(current);
         }
-        Ok(filled)
+        Ok(result)
     }
 
     /// Marks documents that already have all vectors, as after a change of models and back.
-    fn mark(&self, documents: &[PendingDocument]) -> Result<(), FillError> {
-        let whole: Vec<DocumentVectors> = documents
+    fn mark_complete(&self, documents: &[PendingDocument]) -> Result<(), FillError> {
+        let complete: Vec<DocumentVectors> = documents
             .iter()
             .filter(|document| document.chunks.is_empty())
             .map(|document| DocumentVectors {
@@ -165,71 +162,77 @@ impl FillJob<'_> {
                 unreadable: Vec::new(),
             })
             .collect();
-        if whole.is_empty() { Ok(()) } else { self.put(&whole) }
+        if complete.is_empty() { Ok(()) } else { self.store_vectors(&complete) }
     }
 
     /// The chunks of a document that lack a vector.
-    fn pieces<'d>(&'d self, document: &'d PendingDocument) -> impl Iterator<Item = Piece> + 'd {
+    fn pending_chunks<'d>(
+        &'d self,
+        document: &'d PendingDocument,
+    ) -> impl Iterator<Item = PendingChunk> + 'd {
         let name: Arc<str> = document.name.as_str().into();
         document.chunks.iter().map(move |(position, span)| {
             let title = document.title.as_deref();
             let (text, hash) = chunk::embedded_text(title, &document.body, span, self.chunking);
             let (document, generation, name) = (document.key, document.generation, name.clone());
-            Piece { document, generation, name, text: (*position, text, hash) }
+            PendingChunk { document, generation, name, input: (*position, text, hash) }
         })
     }
 
     /// Computes and stores the vectors of a batch; returns their number, or `None` if cancelled.
-    fn embed(&self, batch: &[Piece]) -> Result<Option<u64>, FillError> {
-        let texts: Vec<_> = batch.iter().map(|piece| piece.text.clone()).collect();
-        let Some(made) = self.readable_vectors(&texts)? else { return Ok(None) };
-        let count = made.iter().filter(|made| made.is_ok()).count();
+    fn embed(&self, batch: &[PendingChunk]) -> Result<Option<u64>, FillError> {
+        let inputs: Vec<_> = batch.iter().map(|chunk| chunk.input.clone()).collect();
+        let Some(results) = self.vectors_by_bisection(&inputs)? else { return Ok(None) };
+        let count = results.iter().filter(|result| result.is_ok()).count();
         let mut by_document: Vec<DocumentVectors> = Vec::new();
-        for (piece, made) in batch.iter().zip(made) {
-            if by_document.last().is_none_or(|last| last.document != piece.document) {
+        for (chunk, result) in batch.iter().zip(results) {
+            if by_document.last().is_none_or(|last| last.document != chunk.document) {
                 by_document.push(DocumentVectors {
-                    document: piece.document,
-                    generation: piece.generation,
+                    document: chunk.document,
+                    generation: chunk.generation,
                     vectors: Vec::new(),
                     unreadable: Vec::new(),
                 });
             }
             let Some(last) = by_document.last_mut() else { continue };
-            match made {
+            match result {
                 Ok(vector) => last.vectors.push(vector),
                 Err(unreadable) => {
-                    tracing::warn!("{}: a part of it gets no vector: {}", piece.name, unreadable.reason);
+                    tracing::warn!("{}: a part of it gets no vector: {}", chunk.name, unreadable.reason);
                     last.unreadable.push(unreadable);
                 }
             }
         }
-        self.put(&by_document)?;
+        self.store_vectors(&by_document)?;
         Ok(Some(count as u64))
     }
 
     /// The vectors of these texts; `None` if cancelled. A rejected batch is bisected to find the texts that the model
     /// rejects.
-    fn readable_vectors(&self, texts: &[Text]) -> Result<Option<Vec<Made>>, EmbedError> {
-        let reason = match self.vectors(texts) {
+    fn vectors_by_bisection(
+        &self,
+        texts: &[EmbeddingInput],
+    ) -> Result<Option<Vec<VectorResult>>, EmbedError> {
+        let reason = match self.vectors_with_retries(texts) {
             Err(EmbedError::Unreadable(reason)) => reason,
             other => return Ok(other?.map(|vectors| vectors.into_iter().map(Ok).collect())),
         };
         let [(position, _, hash)] = texts else {
             let (first, second) = texts.split_at(texts.len() / 2);
-            let Some(mut made) = self.readable_vectors(first)? else { return Ok(None) };
-            let Some(rest) = self.readable_vectors(second)? else { return Ok(None) };
-            made.extend(rest);
-            return Ok(Some(made));
+            let Some(mut results) = self.vectors_by_bisection(first)? else { return Ok(None) };
+            let Some(rest) = self.vectors_by_bisection(second)? else { return Ok(None) };
+            results.extend(rest);
+            return Ok(Some(results));
         };
         // If the model rejects this text too, the texts are not the cause: its error is returned.
-        let Some(_) = self.vectors(&[(0, HARMLESS.to_owned(), TextHash::default())])? else {
+        let Some(_) = self.vectors_with_retries(&[(0, PROBE_TEXT.to_owned(), TextHash::default())])? else {
             return Ok(None);
         };
         Ok(Some(vec![Err(UnreadableChunk { position: *position, hash: *hash, reason })]))
     }
 
-    fn put(&self, batch: &[DocumentVectors]) -> Result<(), FillError> {
-        match self.store.put_vectors(self.model.key, self.own, batch)? {
+    fn store_vectors(&self, batch: &[DocumentVectors]) -> Result<(), FillError> {
+        match self.store.put_vectors(self.model.key, self.is_configured_model, batch)? {
             true => Ok(()),
             // Further vectors would be wasted, and may cost money.
             false => Err(FillError::Replaced),
@@ -237,9 +240,9 @@ impl FillJob<'_> {
     }
 
     /// The vectors of these texts, with retries after temporary failures; `None` if cancelled.
-    fn vectors(&self, texts: &[Text]) -> Result<Option<Vec<NewVector>>, EmbedError> {
-        let mut rests = ExponentialBuilder::default()
-            .with_min_delay(RETRY_FIRST)
+    fn vectors_with_retries(&self, texts: &[EmbeddingInput]) -> Result<Option<Vec<NewVector>>, EmbedError> {
+        let mut backoff = ExponentialBuilder::default()
+            .with_min_delay(RETRY_DELAY_MIN)
             .with_max_times(RETRIES)
             .with_jitter()
             .build();
@@ -248,13 +251,13 @@ impl FillJob<'_> {
                 Ok(vectors) => return Ok(Some(vectors)),
                 Err(error) => error,
             };
-            let least = match &error {
+            let pause_min = match &error {
                 EmbedError::Unavailable(_) => Duration::ZERO,
-                EmbedError::Later { after, .. } => (*after).min(RETRY_LAST),
+                EmbedError::Later { after, .. } => (*after).min(RETRY_AFTER_MAX),
                 EmbedError::Refused(_) | EmbedError::Unreadable(_) => return Err(error),
             };
-            let Some(pause) = rests.next() else { return Err(error) };
-            let pause = pause.max(least);
+            let Some(pause) = backoff.next() else { return Err(error) };
+            let pause = pause.max(pause_min);
             tracing::debug!(%error, "asking again in {} ms", pause.as_millis());
             rest(pause, self.cancellation);
             if self.cancellation.is_cancelled() {

@@ -6,17 +6,17 @@
 
 mod builtin;
 mod fill;
-mod http;
 mod local;
-mod numbered;
+mod models;
 mod ollama;
 mod openai;
-mod served;
+mod remote;
+mod service;
 
 pub use fill::{FillError, FillProgress, Filled, rest};
 
-pub(crate) use fill::{FillJob, lease};
-pub(crate) use numbered::{Models, Numbered};
+pub(crate) use fill::{FillJob, acquire_lease};
+pub(crate) use models::{EmbeddingInput, EmbeddingModels, RegisteredModel};
 
 use ctx_core::Secret;
 use std::path::PathBuf;

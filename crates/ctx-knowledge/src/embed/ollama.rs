@@ -1,22 +1,23 @@
 //! Embedding models served by Ollama.
 
-use super::http::{Failure, Service};
-use super::served::{self, Interface};
+use super::remote::{self, EmbeddingApi};
+use super::service::{EmbeddingService, ErrorResponse};
 use super::{EmbedError, EmbedderKind};
 use http::StatusCode;
 use serde::Deserialize;
 
 pub(super) const KIND: EmbedderKind =
-    EmbedderKind { name: Ollama::NAME, summary: "a model that Ollama serves", open: served::open::<Ollama> };
+    EmbedderKind { name: Ollama::NAME, summary: "a model that Ollama serves", open: remote::open::<Ollama> };
 
 struct Ollama;
 
 #[derive(Deserialize)]
-struct Answer {
+#[serde(expecting = "struct Answer")]
+struct EmbeddingsResponse {
     embeddings: Vec<Vec<f32>>,
 }
 
-impl Interface for Ollama {
+impl EmbeddingApi for Ollama {
     const NAME: &'static str = "ollama";
     const URL: &'static str = "http://127.0.0.1:11434";
     const PATH: &'static [&'static str] = &["api", "embed"];
@@ -25,17 +26,19 @@ impl Interface for Ollama {
     const MAX_TOKENS: usize = 2_048;
     /// Small: Ollama computes on this machine.
     const BATCH: usize = 32;
-    type Answer = Answer;
+    type Response = EmbeddingsResponse;
 
-    fn vectors(answer: Answer) -> Result<Vec<Vec<f32>>, String> {
-        Ok(answer.embeddings)
+    fn vectors(response: EmbeddingsResponse) -> Result<Vec<Vec<f32>>, String> {
+        Ok(response.embeddings)
     }
 
-    fn failed(service: &Service, model: &str, failure: &Failure) -> EmbedError {
-        if failure.status != StatusCode::NOT_FOUND {
-            return service.failed(failure);
+    fn classify_error(service: &EmbeddingService, model: &str, response: &ErrorResponse) -> EmbedError {
+        if response.status != StatusCode::NOT_FOUND {
+            return service.classify_error(response);
         }
-        let words = &failure.words;
-        EmbedError::Refused(format!("{service} does not have `{model}`; run `ollama pull {model}` ({words})"))
+        let message = &response.message;
+        EmbedError::Refused(format!(
+            "{service} does not have `{model}`; run `ollama pull {model}` ({message})"
+        ))
     }
 }

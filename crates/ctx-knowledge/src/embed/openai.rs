@@ -1,31 +1,33 @@
 //! Embedding models behind OpenAI's API or a compatible one.
 
 use super::EmbedderKind;
-use super::served::{self, Interface};
+use super::remote::{self, EmbeddingApi};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub(super) const KIND: EmbedderKind = EmbedderKind {
     name: OpenAi::NAME,
     summary: "any service with OpenAI's interface",
-    open: served::open::<OpenAi>,
+    open: remote::open::<OpenAi>,
 };
 
 struct OpenAi;
 
 #[derive(Deserialize)]
-struct Answer {
-    data: Vec<Entry>,
+#[serde(expecting = "struct Answer")]
+struct EmbeddingsResponse {
+    data: Vec<EmbeddingObject>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+#[serde(expecting = "struct Entry")]
+struct EmbeddingObject {
     /// Index of its text; some services omit it and keep the order.
     index: Option<usize>,
     embedding: Vec<f32>,
 }
 
-impl Interface for OpenAi {
+impl EmbeddingApi for OpenAi {
     const NAME: &'static str = "openai";
     const URL: &'static str = "https://api.openai.com/v1";
     const PATH: &'static [&'static str] = &["embeddings"];
@@ -34,21 +36,21 @@ impl Interface for OpenAi {
     const MAX_TOKENS: usize = 8_191;
     /// Few enough for services that limit the size of a request.
     const BATCH: usize = 64;
-    type Answer = Answer;
+    type Response = EmbeddingsResponse;
 
-    fn prepare(request: &mut Value) {
+    fn add_fields(request: &mut Value) {
         request["encoding_format"] = json!("float");
     }
 
-    fn vectors(answer: Answer) -> Result<Vec<Vec<f32>>, String> {
-        let mut entries: Vec<(usize, Vec<f32>)> = answer
+    fn vectors(response: EmbeddingsResponse) -> Result<Vec<Vec<f32>>, String> {
+        let mut entries: Vec<(usize, Vec<f32>)> = response
             .data
             .into_iter()
             .enumerate()
-            .map(|(place, entry)| (entry.index.unwrap_or(place), entry.embedding))
+            .map(|(position, entry)| (entry.index.unwrap_or(position), entry.embedding))
             .collect();
         entries.sort_by_key(|(index, _)| *index);
-        if entries.iter().enumerate().any(|(place, (index, _))| *index != place) {
+        if entries.iter().enumerate().any(|(position, (index, _))| *index != position) {
             return Err("made vectors of other texts than it was asked for".to_owned());
         }
         Ok(entries.into_iter().map(|(_, vector)| vector).collect())

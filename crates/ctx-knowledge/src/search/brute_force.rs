@@ -2,7 +2,7 @@
 //!
 //! It implements BM25 a second time, so that agreement with the keyword index is meaningful.
 
-use super::retriever::{QueryVector, Retriever, Scope};
+use super::retriever::{DocumentScope, QueryVector, Retriever};
 use super::{Candidate, Filters, SearchError, analyzer};
 use ctx_embed::vector;
 use ctx_rank::Analyzer;
@@ -16,7 +16,7 @@ const B: f32 = 0.75;
 const IDENTIFIER_WEIGHT: f32 = 2.0;
 
 /// The documents of a store as they were when it was read.
-struct BruteForce<'a> {
+struct BruteForceRetriever<'a> {
     store: &'a dyn Store,
     documents: Vec<IndexedDocument>,
     chunks: Vec<ChunkTerms>,
@@ -42,7 +42,7 @@ impl ChunkTerms {
     }
 }
 
-impl<'a> BruteForce<'a> {
+impl<'a> BruteForceRetriever<'a> {
     fn new(store: &'a dyn Store) -> Self {
         let page = store.changes(ChangeCursor::START, ChangeScope::Documents, usize::MAX);
         let documents = page.unwrap().unwrap().written;
@@ -65,9 +65,9 @@ impl<'a> BruteForce<'a> {
         let weights: Vec<f32> = terms
             .iter()
             .map(|term| {
-                let having =
+                let containing =
                     chunks.iter().filter(|chunk| chunk.frequencies.contains_key(term)).count() as f32;
-                let rarity = (1.0 + (count - having + 0.5) / (having + 0.5)).ln();
+                let rarity = (1.0 + (count - containing + 0.5) / (containing + 0.5)).ln();
                 rarity * (1.0 + K1) * if analyzer::is_identifier(term) { IDENTIFIER_WEIGHT } else { 1.0 }
             })
             .collect();
@@ -87,7 +87,7 @@ impl<'a> BruteForce<'a> {
         self.documents.iter().filter(|document| is_within(document)).map(|document| document.key).collect()
     }
 
-    fn in_scope(&self, scope: &Scope<'_>) -> HashSet<u64> {
+    fn in_scope(&self, scope: &DocumentScope<'_>) -> HashSet<u64> {
         self.within(|document| {
             allows(scope.filters, document)
                 && scope.sources.as_ref().is_none_or(|sources| sources.contains(&document.source))
@@ -95,12 +95,12 @@ impl<'a> BruteForce<'a> {
     }
 }
 
-impl Retriever for BruteForce<'_> {
+impl Retriever for BruteForceRetriever<'_> {
     fn is_ready(&self) -> Result<bool, SearchError> {
         Ok(true)
     }
 
-    fn complete(&self, prefix: &str) -> Result<Vec<String>, SearchError> {
+    fn complete_prefix(&self, prefix: &str) -> Result<Vec<String>, SearchError> {
         let mut words: HashMap<String, usize> = HashMap::new();
         for term in self.chunks.iter().flat_map(|chunk| chunk.frequencies.keys()) {
             if term.starts_with(prefix) {
@@ -121,7 +121,7 @@ impl Retriever for BruteForce<'_> {
         let within = self.within(|document| allows(filters, document));
         let mut found = self.bm25(terms);
         found.retain(|candidate| within.contains(&candidate.place.0));
-        Ok(best(found, limit))
+        Ok(top_candidates(found, limit))
     }
 
     fn keyword_scores(&self, terms: &[String], places: &[ChunkPlace]) -> Result<Vec<Candidate>, SearchError> {
@@ -133,19 +133,19 @@ impl Retriever for BruteForce<'_> {
     fn nearest(
         &self,
         query: QueryVector<'_>,
-        scope: &Scope<'_>,
+        scope: &DocumentScope<'_>,
         limit: usize,
     ) -> Result<Vec<Candidate>, SearchError> {
         let places: Vec<ChunkPlace> = self.chunks.iter().map(|chunk| chunk.place).collect();
         let cosines = self.cosines(query, scope, &places)?.into_iter();
         let scored = cosines.filter_map(|(place, cosine)| Some(Candidate { place, score: cosine? }));
-        Ok(best(scored.collect(), limit))
+        Ok(top_candidates(scored.collect(), limit))
     }
 
     fn cosines(
         &self,
         query: QueryVector<'_>,
-        scope: &Scope<'_>,
+        scope: &DocumentScope<'_>,
         places: &[ChunkPlace],
     ) -> Result<Vec<(ChunkPlace, Option<f32>)>, SearchError> {
         let within = self.in_scope(scope);
@@ -167,7 +167,7 @@ fn allows(filters: &Filters, document: &IndexedDocument) -> bool {
 }
 
 /// The first `limit` by score, then by place.
-fn best(mut candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
+fn top_candidates(mut candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
     candidates.truncate(limit);
     candidates
@@ -176,9 +176,9 @@ fn best(mut candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
 mod tests {
     use super::*;
     use crate::chunk::{self, Chunking};
-    use crate::embed::{Effort, EmbedError, Embedder, EmbeddingOptions, Fill, FillJob, Models};
-    use crate::search::{Hit, Mode, Query, Search, Tuning, Vectors, View, ViewRetriever};
-    use crate::sketch;
+    use crate::embed::{Effort, EmbedError, Embedder, EmbeddingModels, EmbeddingOptions, Fill, FillJob};
+    use crate::minhash;
+    use crate::search::{Hit, Mode, Ranker, SearchQuery, Tuning, VectorIndex, View, ViewRetriever};
     use ctx_store::{DocumentStore, MemoryStore, Mutation, NewDocument, NewVectors, Span};
     use jiff::Timestamp;
     use std::sync::Arc;
@@ -232,9 +232,9 @@ mod tests {
     ];
 
     /// Embeds texts by their words only: no two different words are similar.
-    struct HashedWords;
+    struct HashedWordsEmbedder;
 
-    impl Embedder for HashedWords {
+    impl Embedder for HashedWordsEmbedder {
         fn model(&self) -> &'static str {
             "test:hashed-words"
         }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     /// A document of a few lines, a chunk each, with words that depend on its number.
-    fn document(source: &str, number: u64, models: &Models) -> NewDocument {
+    fn document(source: &str, number: u64, models: &EmbeddingModels) -> NewDocument {
         let mut state = number * 7919 + 13;
         let mut word = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -297,7 +297,7 @@ mod tests {
                 (position, text, hash)
             })
             .collect();
-        let made = models.instant().vectors(&texts, Effort::Full).unwrap();
+        let vectors = models.ingest_model().vectors(&texts, Effort::Full).unwrap();
         let updated_at = Timestamp::from_second(1_700_000_000 + number as i64).unwrap();
         NewDocument {
             id: Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{source}\n{number}").as_bytes()),
@@ -311,14 +311,14 @@ mod tests {
             content_type: "text/plain".to_owned(),
             metadata: "{}".to_owned(),
             tags: if number.is_multiple_of(3) { "[\"third\"]" } else { "[]" }.to_owned(),
-            sketch: sketch::signature(&body),
+            sketch: minhash::signature(&body),
             hash: *blake3::hash(body.as_bytes()).as_bytes(),
             body,
             chunks,
             vectors: NewVectors {
                 hashes: texts.iter().map(|(_, _, hash)| *hash).collect(),
-                made: Some((models.instant().key, made)),
-                wanted: Some(models.own.key),
+                made: Some((models.ingest_model().key, vectors)),
+                wanted: Some(models.configured.key),
             },
             fingerprint: None,
             note: None,
@@ -327,14 +327,14 @@ mod tests {
 
     struct Corpus {
         store: MemoryStore,
-        models: Models,
+        models: EmbeddingModels,
     }
 
     impl Corpus {
         fn new() -> Self {
             let store = MemoryStore::default();
-            let options = EmbeddingOptions { embedder: Arc::new(HashedWords), fill: Fill::Wait };
-            let models = Models::open(&options, &store).unwrap().unwrap();
+            let options = EmbeddingOptions { embedder: Arc::new(HashedWordsEmbedder), fill: Fill::Wait };
+            let models = EmbeddingModels::open(&options, &store).unwrap().unwrap();
             Self { store, models }
         }
 
@@ -349,8 +349,8 @@ mod tests {
         fn fill(&self) {
             let job = FillJob {
                 store: &self.store,
-                model: &self.models.own,
-                own: true,
+                model: &self.models.configured,
+                is_configured_model: true,
                 chunking: CHUNKING,
                 effort: Effort::Full,
                 cancellation: &CancellationToken::new(),
@@ -358,18 +358,18 @@ mod tests {
             assert!(job.run(&|_| ()).unwrap().complete);
         }
 
-        fn search(&self, retriever: &dyn Retriever, query: &Query) -> Vec<Hit> {
-            let search = Search { retriever, store: &self.store, tuning: TUNING, query };
+        fn search(&self, retriever: &dyn Retriever, query: &SearchQuery) -> Vec<Hit> {
+            let ranker = Ranker { retriever, store: &self.store, tuning: TUNING, query };
             let hits = match query.mode {
-                Some(Mode::Semantic) => search.semantic(&self.models),
-                Some(Mode::Hybrid) => search.hybrid(&self.models),
-                _ => search.keyword(),
+                Some(Mode::Semantic) => ranker.semantic(&self.models),
+                Some(Mode::Hybrid) => ranker.hybrid(&self.models),
+                _ => ranker.keyword(),
             };
             hits.unwrap()
         }
     }
 
-    fn queries() -> Vec<Query> {
+    fn queries() -> Vec<SearchQuery> {
         let at = |number: i64| Some(Timestamp::from_second(1_700_000_000 + number).unwrap());
         let none = Filters::default();
         let filters = [
@@ -388,7 +388,7 @@ mod tests {
             "violin tick",
         ];
         let modes = [Mode::Keyword, Mode::Semantic, Mode::Hybrid];
-        let query = |text: &str, mode, filters: &Filters, prefix| Query {
+        let query = |text: &str, mode, filters: &Filters, prefix| SearchQuery {
             text: text.to_owned(),
             mode: Some(mode),
             limit: 8,
@@ -405,7 +405,7 @@ mod tests {
     }
 
     /// Hits without their scores, and the scores.
-    fn apart(hits: Vec<Hit>) -> (Vec<Hit>, Vec<f64>) {
+    fn split_scores(hits: Vec<Hit>) -> (Vec<Hit>, Vec<f64>) {
         let mut scores = Vec::new();
         let unscored = hits.into_iter().map(|mut hit| {
             scores.push(std::mem::take(&mut hit.score));
@@ -420,11 +420,11 @@ mod tests {
 
     /// Every query has the same hits through both retrievers; scores may differ by rounding, since terms are added in
     /// another order.
-    fn agree(corpus: &Corpus, views: &ViewRetriever<'_>) {
-        let brute_force = BruteForce::new(&corpus.store);
+    fn assert_same_hits(corpus: &Corpus, views: &ViewRetriever<'_>) {
+        let brute_force = BruteForceRetriever::new(&corpus.store);
         for query in queries() {
-            let (expected, expected_scores) = apart(corpus.search(&brute_force, &query));
-            let (hits, scores) = apart(corpus.search(views, &query));
+            let (expected, expected_scores) = split_scores(corpus.search(&brute_force, &query));
+            let (hits, scores) = split_scores(corpus.search(views, &query));
             assert_eq!(hits, expected, "{query:?}");
             assert!(!hits.is_empty(), "{query:?}");
             let near = |(a, b): (&f64, &f64)| (a - b).abs() < 0.000_2;
@@ -443,21 +443,21 @@ mod tests {
         corpus.fill();
         // One source has all vectors of the workspace's model, the other only those of the bridge model.
         corpus.put("notes:b", 30..60);
-        let view = View::beside(&folder.path().join("store"), corpus.store.about().id);
+        let view = View::next_to(&folder.path().join("store"), corpus.store.about().id);
         view.catch_up(&corpus.store).unwrap();
-        let vectors = Vectors::default();
+        let vectors = VectorIndex::default();
         let views = ViewRetriever { view: &view, vectors: &vectors, store: &corpus.store };
-        agree(&corpus, &views);
+        assert_same_hits(&corpus, &views);
         corpus.fill();
-        agree(&corpus, &views);
+        assert_same_hits(&corpus, &views);
     }
 
     #[test]
-    fn an_index_that_has_seen_nothing_is_not_ready_for_a_store_that_has_something() {
+    fn an_empty_index_is_not_ready_for_a_store_with_documents() {
         let folder = tempfile::tempdir().unwrap();
         let corpus = Corpus::new();
-        let view = View::beside(&folder.path().join("store"), corpus.store.about().id);
-        let vectors = Vectors::default();
+        let view = View::next_to(&folder.path().join("store"), corpus.store.about().id);
+        let vectors = VectorIndex::default();
         let views = ViewRetriever { view: &view, vectors: &vectors, store: &corpus.store };
         assert!(views.is_ready().unwrap());
         corpus.put("wiki:a", 0..1);

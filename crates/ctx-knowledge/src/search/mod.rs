@@ -4,19 +4,19 @@
 //! mapping, documented in the search guide.
 
 mod analyzer;
-mod answer;
 #[cfg(test)]
 mod brute_force;
-mod directory;
-mod entries;
+mod index_directory;
+mod ranker;
 mod retriever;
+mod schema;
 mod snippet;
-mod vectors;
+mod vector_index;
 mod view;
 mod view_retriever;
 
-pub(crate) use answer::Search;
-pub(crate) use vectors::Vectors;
+pub(crate) use ranker::Ranker;
+pub(crate) use vector_index::VectorIndex;
 pub(crate) use view::View;
 pub use view::ViewError;
 pub(crate) use view_retriever::ViewRetriever;
@@ -44,7 +44,7 @@ pub enum Mode {
 
 /// A search query.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Query {
+pub struct SearchQuery {
     /// The query text, in plain words; there is no query syntax.
     pub text: String,
     /// Search mode; `None` uses the workspace's default.

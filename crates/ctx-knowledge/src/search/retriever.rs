@@ -1,6 +1,6 @@
 //! [`Retriever`]: the interface between indexes of chunks and the ranking of documents.
 //!
-//! A retriever finds chunks and scores them. `answer.rs` decides for every retriever alike which documents become
+//! A retriever finds chunks and scores them. `ranker.rs` decides for every retriever alike which documents become
 //! hits, in which order and with which snippet. A new retriever must agree with `brute_force.rs`.
 
 use super::{Candidate, Filters, SearchError};
@@ -14,7 +14,7 @@ pub(crate) trait Retriever: Send + Sync {
     fn is_ready(&self) -> Result<bool, SearchError>;
 
     /// Indexed words with this prefix, the most common first, at most as many as a query can use.
-    fn complete(&self, prefix: &str) -> Result<Vec<String>, SearchError>;
+    fn complete_prefix(&self, prefix: &str) -> Result<Vec<String>, SearchError>;
 
     /// The chunks with any of the terms that have the highest BM25 scores, best first.
     fn keyword(
@@ -31,7 +31,7 @@ pub(crate) trait Retriever: Send + Sync {
     fn nearest(
         &self,
         query: QueryVector<'_>,
-        scope: &Scope<'_>,
+        scope: &DocumentScope<'_>,
         limit: usize,
     ) -> Result<Vec<Candidate>, SearchError>;
 
@@ -40,7 +40,7 @@ pub(crate) trait Retriever: Send + Sync {
     fn cosines(
         &self,
         query: QueryVector<'_>,
-        scope: &Scope<'_>,
+        scope: &DocumentScope<'_>,
         places: &[ChunkPlace],
     ) -> Result<Vec<(ChunkPlace, Option<f32>)>, SearchError>;
 }
@@ -55,14 +55,14 @@ pub(crate) struct QueryVector<'a> {
 
 /// The documents that a vector search is restricted to.
 #[derive(Debug)]
-pub(crate) struct Scope<'a> {
+pub(crate) struct DocumentScope<'a> {
     pub(crate) filters: &'a Filters,
     /// `None` means all sources.
     pub(crate) sources: Option<BTreeSet<String>>,
     documents: OnceCell<DocumentSet>,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> DocumentScope<'a> {
     pub(crate) fn new(filters: &'a Filters, sources: Option<BTreeSet<String>>) -> Self {
         Self { filters, sources, documents: OnceCell::new() }
     }

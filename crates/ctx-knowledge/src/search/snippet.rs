@@ -5,9 +5,9 @@ use ctx_rank::SnippetMatcher;
 use ctx_store::ChunkText;
 
 /// Finds the terms of a query in chunks.
-pub(super) struct Matcher<'a>(SnippetMatcher<'a>);
+pub(super) struct ChunkSnippetMatcher<'a>(SnippetMatcher<'a>);
 
-impl<'a> Matcher<'a> {
+impl<'a> ChunkSnippetMatcher<'a> {
     pub(super) fn new(terms: &'a [String]) -> Self {
         Self(SnippetMatcher::new(terms))
     }
@@ -18,7 +18,7 @@ impl<'a> Matcher<'a> {
         // The heading at the start of the text is already in the heading path.
         let text = match chunk.text.split_once('\n') {
             Some((first, rest))
-                if chunk::heading(first).is_some_and(|(_, own)| chunk.heading.ends_with(own)) =>
+                if chunk::atx_heading(first).is_some_and(|(_, own)| chunk.heading.ends_with(own)) =>
             {
                 rest
             }
@@ -32,20 +32,20 @@ impl<'a> Matcher<'a> {
 mod tests {
     use super::*;
 
-    fn under(heading: &str, text: &str, terms: &[String]) -> String {
+    fn snippet_under(heading: &str, text: &str, terms: &[String]) -> String {
         let chunk = ChunkText { heading: heading.to_owned(), text: text.to_owned() };
-        Matcher::new(terms).snippet(&chunk, Some("Guide"))
+        ChunkSnippetMatcher::new(terms).snippet(&chunk, Some("Guide"))
     }
 
     #[test]
     fn a_snippet_says_under_which_headings_it_stands() {
         let terms = ["button".to_owned()];
         assert_eq!(
-            under("Guide › Deploy", "## Deploy\nPush the button.", &terms),
+            snippet_under("Guide › Deploy", "## Deploy\nPush the button.", &terms),
             "Deploy: Push the button."
         );
-        assert_eq!(under("Guide", "# Guide\nPush the button.", &terms), "Push the button.");
-        assert_eq!(under("Guides", "Push the button.", &terms), "Guides: Push the button.");
-        assert_eq!(under("Guide › Empty", "## Empty\n", &terms), "Empty");
+        assert_eq!(snippet_under("Guide", "# Guide\nPush the button.", &terms), "Push the button.");
+        assert_eq!(snippet_under("Guides", "Push the button.", &terms), "Guides: Push the button.");
+        assert_eq!(snippet_under("Guide › Empty", "## Empty\n", &terms), "Empty");
     }
 }

@@ -4,8 +4,8 @@
 //! foreign or damaged index is rebuilt from the store. Any number of processes read it while one writes; the writer
 //! holds a lease of the store.
 
-use super::directory::Folder;
-use super::entries::Fields;
+use super::index_directory::IndexDirectory;
+use super::schema::IndexFields;
 use super::{Candidate, Filters};
 use ctx_store::{ChangeCursor, ChangeScope, ChunkPlace, Generation, Lease, LeaseGuard, Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ const WRITER_BYTES: usize = 48 << 20;
 /// Interval of commits during a long sync; a commit makes the documents before it searchable.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum wait while another process writes the index.
-const LEASE_PATIENCE: Duration = Duration::from_secs(60);
+const LEASE_WAIT_MAX: Duration = Duration::from_secs(60);
 const LEASE_POLL: Duration = Duration::from_millis(20);
 
 /// Documents per page of the change feed.
@@ -40,10 +40,10 @@ const PAGE_DOCUMENTS: usize = 256;
 pub(crate) struct View {
     folder: PathBuf,
     store_id: Uuid,
-    fields: Fields,
+    fields: IndexFields,
     schema: Schema,
-    loaded: RwLock<Option<Arc<Loaded>>>,
-    writer: Mutex<Option<Writer>>,
+    snapshot: RwLock<Option<Arc<IndexSnapshot>>>,
+    writer: Mutex<Option<LeasedWriter>>,
 }
 
 /// Why the keyword index cannot be used.
@@ -55,7 +55,7 @@ pub(crate) enum ViewErrorKind {
     Damaged,
     #[error("cannot use {}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("another process has been writing it for {} s", LEASE_PATIENCE.as_secs())]
+    #[error("another process has been writing it for {} s", LEASE_WAIT_MAX.as_secs())]
     Busy,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -90,20 +90,20 @@ impl<E: Into<ViewErrorKind>> From<E> for ViewError {
 }
 
 /// An index opened for reading, as of one commit.
-struct Loaded {
+struct IndexSnapshot {
     searcher: Searcher,
     /// The columns `document` and `chunk`, by segment.
     columns: Vec<(Column, Column)>,
-    seen: Seen,
-    file: FileStamp,
+    payload: CommitPayload,
+    stamp: FileStamp,
 }
 
 /// An index opened for writing, with the lease that permits it.
-struct Writer {
+struct LeasedWriter {
     writer: IndexWriter,
     /// The writer has all changes up to this generation; they may not be committed yet.
-    fed: Generation,
-    committed: Generation,
+    fed_generation: Generation,
+    committed_generation: Generation,
     committed_at: Instant,
     /// Released when the writer is dropped.
     _lease: LeaseGuard,
@@ -111,7 +111,7 @@ struct Writer {
 
 /// The store and the generation that a commit covers; saved as the commit's payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
+struct CommitPayload {
     store: Uuid,
     generation: Generation,
 }
@@ -121,14 +121,14 @@ type FileStamp = (SystemTime, u64, u64);
 
 impl View {
     /// The keyword index of a store, in a folder next to `path`. Opens nothing yet.
-    pub(crate) fn beside(path: &Path, store_id: Uuid) -> Self {
-        let (schema, fields) = Fields::new();
+    pub(crate) fn next_to(path: &Path, store_id: Uuid) -> Self {
+        let (schema, fields) = IndexFields::new();
         Self {
             folder: path.with_extension(format!("keyword-v{FORMAT}")),
             store_id,
             fields,
             schema,
-            loaded: RwLock::new(None),
+            snapshot: RwLock::new(None),
             writer: Mutex::new(None),
         }
     }
@@ -145,7 +145,7 @@ impl View {
         filters: &Filters,
         limit: usize,
     ) -> Result<Vec<Candidate>, ViewError> {
-        self.ask(|loaded| self.collect(loaded, &*self.fields.query(terms, filters), limit))
+        self.query_index(|snapshot| self.top_candidates(snapshot, &*self.fields.query(terms, filters), limit))
     }
 
     /// The BM25 scores of these chunks; chunks without any of the terms are left out.
@@ -157,53 +157,55 @@ impl View {
         if places.is_empty() || terms.is_empty() {
             return Ok(Vec::new());
         }
-        self.ask(|loaded| self.collect(loaded, &*self.fields.query_in(terms, places), places.len()))
+        self.query_index(|snapshot| {
+            self.top_candidates(snapshot, &*self.fields.query_chunks(terms, places), places.len())
+        })
     }
 
     /// Indexed words with this prefix, the most common first.
-    pub(crate) fn words_from(&self, prefix: &str) -> Result<Vec<String>, ViewError> {
-        self.ask(|loaded| Ok(self.fields.words_from(&loaded.searcher, prefix)?))
+    pub(crate) fn words_with_prefix(&self, prefix: &str) -> Result<Vec<String>, ViewError> {
+        self.query_index(|snapshot| Ok(self.fields.words_with_prefix(&snapshot.searcher, prefix)?))
     }
 
     /// Runs a query on the index; the result is empty if there is no index. A damaged file can make tantivy panic:
     /// that must cost a rebuild, not the process.
-    fn ask<T>(
+    fn query_index<T>(
         &self,
-        question: impl FnOnce(&Loaded) -> Result<Vec<T>, ViewError>,
+        query: impl FnOnce(&IndexSnapshot) -> Result<Vec<T>, ViewError>,
     ) -> Result<Vec<T>, ViewError> {
-        let Some(loaded) = self.load()? else { return Ok(Vec::new()) };
-        catch_unwind(AssertUnwindSafe(|| question(&loaded)))
+        let Some(snapshot) = self.load()? else { return Ok(Vec::new()) };
+        catch_unwind(AssertUnwindSafe(|| query(&snapshot)))
             .unwrap_or_else(|_| Err(ViewErrorKind::Damaged.into()))
     }
 
     /// The last generation that is visible to searches; `None` without a usable index.
     pub(crate) fn generation(&self) -> Option<Generation> {
-        self.load().ok().flatten().map(|loaded| loaded.seen.generation)
+        self.load().ok().flatten().map(|snapshot| snapshot.payload.generation)
     }
 
     /// Whether the index is missing, belongs to another store, or covers no change yet.
-    pub(crate) fn is_blank(&self) -> Result<bool, ViewError> {
-        Ok(self.load()?.is_none_or(|loaded| loaded.seen.generation == Generation::default()))
+    pub(crate) fn is_empty(&self) -> Result<bool, ViewError> {
+        Ok(self.load()?.is_none_or(|snapshot| snapshot.payload.generation == Generation::default()))
     }
 
     /// Feeds the store's changes to the index during a sync, and commits periodically. Does nothing while another
     /// process writes.
-    pub(crate) fn follow(&self, store: &dyn Store) -> Result<(), ViewError> {
+    pub(crate) fn feed_during_sync(&self, store: &dyn Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
             let Some(lease) = self.try_lease(store)? else { return Ok(()) };
             *slot = Some(self.open_writer(lease)?);
         }
         let Some(writer) = slot.as_mut() else { return Ok(()) };
-        let mut followed = self.feed(writer, store);
-        if followed.is_ok() && writer.committed_at.elapsed() > COMMIT_INTERVAL {
-            followed = self.commit(writer);
+        let mut result = self.feed(writer, store);
+        if result.is_ok() && writer.committed_at.elapsed() > COMMIT_INTERVAL {
+            result = self.commit(writer);
         }
-        if followed.is_err() {
+        if result.is_err() {
             // A tantivy writer that failed once keeps failing; a new one may work.
             *slot = None;
         }
-        followed
+        result
     }
 
     /// Deletes the index if it is ahead of its store, which means that the store was restored from a backup. Call
@@ -211,7 +213,7 @@ impl View {
     pub(crate) fn discard_if_ahead(&self, store: &dyn Store) -> Result<(), ViewError> {
         // The index is read first: it is never ahead of a store that only moves forward.
         match self.generation() {
-            Some(seen) if seen > store.generation()? => self.discard(store),
+            Some(indexed) if indexed > store.generation()? => self.discard(store),
             _ => Ok(()),
         }
     }
@@ -220,12 +222,12 @@ impl View {
     pub(crate) fn rebuild(&self, store: &dyn Store, error: &ViewError) -> Result<(), ViewError> {
         tracing::warn!(%error, "the keyword index is rebuilt");
         self.discard(store)?;
-        self.follow_to_end(store)
+        self.feed_to_end(store)
     }
 
     /// Brings the index up to date with the store and releases the writer; rebuilds a damaged index.
     pub(crate) fn catch_up(&self, store: &dyn Store) -> Result<(), ViewError> {
-        match self.follow_to_end(store) {
+        match self.feed_to_end(store) {
             // Only a damaged index is deleted: one that cannot be written, as on a full disk, still answers queries.
             Err(error) if store.writable() && error.is_damage() && self.verify(store).is_err() => {
                 self.rebuild(store, &error)
@@ -236,14 +238,14 @@ impl View {
 
     /// Catches up to the store's present generation. Waits while another process writes, which may do the work
     /// itself.
-    fn follow_to_end(&self, store: &dyn Store) -> Result<(), ViewError> {
+    fn feed_to_end(&self, store: &dyn Store) -> Result<(), ViewError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         // Changes that others store from here on are theirs to index.
         let target = store.generation()?;
         loop {
-            let seen = self.generation().unwrap_or_default();
-            if slot.is_none() && seen >= target && seen <= store.generation()? {
+            let indexed = self.generation().unwrap_or_default();
+            if slot.is_none() && indexed >= target && indexed <= store.generation()? {
                 return Ok(());
             }
             let lease = if slot.is_some() { None } else { self.try_lease(store)? };
@@ -256,7 +258,7 @@ impl View {
                 writer.writer.wait_merging_threads()?;
                 return Ok(());
             }
-            if started.elapsed() > LEASE_PATIENCE {
+            if started.elapsed() > LEASE_WAIT_MAX {
                 return Err(ViewErrorKind::Busy.into());
             }
             std::thread::sleep(LEASE_POLL);
@@ -301,34 +303,34 @@ impl View {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         *slot = None;
         let lease = self.lease(store)?;
-        self.clear()?;
+        self.delete_files()?;
         drop(lease);
         Ok(())
     }
 
-    fn clear(&self) -> Result<(), ViewError> {
-        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = None;
+    fn delete_files(&self) -> Result<(), ViewError> {
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = None;
         match fs::remove_dir_all(&self.folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io_error(error)),
             _ => Ok(()),
         }
     }
 
     /// The index as of its last commit; `None` if there is none of this store.
-    fn load(&self) -> Result<Option<Arc<Loaded>>, ViewError> {
-        let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone();
+    fn load(&self) -> Result<Option<Arc<IndexSnapshot>>, ViewError> {
+        let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone();
         let stamp = file_stamp(&self.folder.join("meta.json"));
-        match (&loaded, stamp) {
-            (Some(loaded), Some(stamp)) if loaded.file == stamp => return Ok(Some(loaded.clone())),
+        match (&snapshot, stamp) {
+            (Some(snapshot), Some(stamp)) if snapshot.stamp == stamp => return Ok(Some(snapshot.clone())),
             // Deleted, or being replaced: the loaded index still answers queries.
-            (Some(loaded), None) => return Ok(Some(loaded.clone())),
+            (Some(snapshot), None) => return Ok(Some(snapshot.clone())),
             (None, None) => return Ok(None),
             _ => {}
         }
         let Some(stamp) = stamp else { return Ok(None) };
         let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_, ViewError> {
             let index = self.open_index()?;
-            let seen = seen(&index)?;
+            let payload = commit_payload(&index)?;
             let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
             let searcher = reader.searcher();
             let mut columns = Vec::new();
@@ -336,96 +338,101 @@ impl View {
                 let fast = segment.fast_fields();
                 columns.push((fast.u64("document")?, fast.u64("chunk")?));
             }
-            Ok((seen, searcher, columns))
+            Ok((payload, searcher, columns))
         }))
         .unwrap_or_else(|_| Err(ViewErrorKind::Damaged.into()))?;
-        let (Some(seen), searcher, columns) = opened else { return Ok(None) };
-        if seen.store != self.store_id {
+        let (Some(payload), searcher, columns) = opened else { return Ok(None) };
+        if payload.store != self.store_id {
             return Ok(None);
         }
-        let loaded = Arc::new(Loaded { searcher, columns, seen, file: stamp });
-        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded.clone());
-        Ok(Some(loaded))
+        let snapshot = Arc::new(IndexSnapshot { searcher, columns, payload, stamp });
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Some(snapshot.clone());
+        Ok(Some(snapshot))
     }
 
     fn open_index(&self) -> tantivy::Result<Index> {
-        let index = Index::open(Folder::open(&self.folder)?)?;
-        Fields::register_analyzer(&index);
+        let index = Index::open(IndexDirectory::open(&self.folder)?)?;
+        IndexFields::register_analyzer(&index);
         Ok(index)
     }
 
-    fn open_writer(&self, lease: LeaseGuard) -> Result<Writer, ViewError> {
-        let usable = catch_unwind(AssertUnwindSafe(|| -> Result<_, ViewError> {
+    fn open_writer(&self, lease: LeaseGuard) -> Result<LeasedWriter, ViewError> {
+        let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_, ViewError> {
             let index = self.open_index()?;
-            Ok(seen(&index)?.filter(|seen| seen.store == self.store_id).map(|seen| (index, seen.generation)))
+            Ok(commit_payload(&index)?
+                .filter(|payload| payload.store == self.store_id)
+                .map(|payload| (index, payload.generation)))
         }));
         let missing = !self.folder.join("meta.json").exists();
-        let (index, generation) = match usable {
+        let (index, generation) = match opened {
             Ok(Ok(Some(found))) => found,
             Ok(Err(error)) if !missing && !error.is_damage() => return Err(error),
             _ => {
-                self.clear()?;
+                self.delete_files()?;
                 (self.create_index()?, Generation::default())
             }
         };
         let writer = index.writer_with_num_threads(1, WRITER_BYTES)?;
         // A killed writer may have left files whose names this one would use again.
         writer.garbage_collect_files().wait()?;
-        Ok(Writer {
+        Ok(LeasedWriter {
             writer,
-            fed: generation,
-            committed: generation,
+            fed_generation: generation,
+            committed_generation: generation,
             committed_at: Instant::now(),
             _lease: lease,
         })
     }
 
     fn create_index(&self) -> Result<Index, ViewError> {
-        ctx_store::create_folder(&self.folder).map_err(|error| self.io(error))?;
+        ctx_store::create_folder(&self.folder).map_err(|error| self.io_error(error))?;
         let index = Index::create_in_dir(&self.folder, self.schema.clone())?;
-        Fields::register_analyzer(&index);
+        IndexFields::register_analyzer(&index);
         Ok(index)
     }
 
     /// Applies the change feed up to its end.
-    fn feed(&self, writer: &mut Writer, store: &dyn Store) -> Result<(), ViewError> {
+    fn feed(&self, writer: &mut LeasedWriter, store: &dyn Store) -> Result<(), ViewError> {
         loop {
-            let cursor = ChangeCursor::at(writer.fed);
+            let cursor = ChangeCursor::at(writer.fed_generation);
             let Some(page) = store.changes(cursor, ChangeScope::Documents, PAGE_DOCUMENTS)? else {
                 // The store was restored from a backup, or has forgotten deletions that the index needs: start over.
                 writer.writer.delete_all_documents()?;
-                writer.fed = Generation::default();
+                writer.fed_generation = Generation::default();
                 self.commit(writer)?;
                 continue;
             };
             let index = &writer.writer;
-            let forget = |key: u64| index.delete_term(self.fields.document_term(key));
+            let delete = |key: u64| index.delete_term(self.fields.document_term(key));
             for key in page.deleted {
-                forget(key);
+                delete(key);
             }
             for document in &page.written {
-                forget(document.key);
+                delete(document.key);
                 self.fields.entries(document).try_for_each(|chunk| index.add_document(chunk).map(drop))?;
             }
-            writer.fed = page.next.generation;
+            writer.fed_generation = page.next.generation;
             if !page.more {
                 return Ok(());
             }
         }
     }
 
-    fn commit(&self, writer: &mut Writer) -> Result<(), ViewError> {
+    fn commit(&self, writer: &mut LeasedWriter) -> Result<(), ViewError> {
         writer.committed_at = Instant::now();
         let exists = self.folder.join("meta.json").exists();
-        if writer.committed == writer.fed && writer.fed != Generation::default() && exists {
+        if writer.committed_generation == writer.fed_generation
+            && writer.fed_generation != Generation::default()
+            && exists
+        {
             return Ok(());
         }
-        let seen = Seen { store: self.store_id, generation: writer.fed };
-        let payload = serde_json::to_string(&seen).unwrap_or_default();
+        let covered = CommitPayload { store: self.store_id, generation: writer.fed_generation };
+        let payload = serde_json::to_string(&covered).unwrap_or_default();
         let mut commit = writer.writer.prepare_commit()?;
         commit.set_payload(&payload);
         commit.commit()?;
-        writer.committed = writer.fed;
+        writer.committed_generation = writer.fed_generation;
         ctx_store::restrict_files(&self.folder);
         Ok(())
     }
@@ -436,7 +443,7 @@ impl View {
             if let Some(lease) = self.try_lease(store)? {
                 return Ok(lease);
             }
-            if started.elapsed() > LEASE_PATIENCE {
+            if started.elapsed() > LEASE_WAIT_MAX {
                 return Err(ViewErrorKind::Busy.into());
             }
             std::thread::sleep(LEASE_POLL);
@@ -445,21 +452,26 @@ impl View {
 
     fn try_lease(&self, store: &dyn Store) -> Result<Option<LeaseGuard>, ViewError> {
         store.lease(&Lease::Index).map_err(|error| match error {
-            StoreError::Lease(error) => self.io(error),
+            StoreError::Lease(error) => self.io_error(error),
             error => error.into(),
         })
     }
 
-    fn io(&self, source: io::Error) -> ViewError {
+    fn io_error(&self, source: io::Error) -> ViewError {
         ViewErrorKind::Io { path: self.folder.clone(), source }.into()
     }
 
-    fn collect(&self, loaded: &Loaded, query: &dyn Query, limit: usize) -> Result<Vec<Candidate>, ViewError> {
-        let top = loaded.searcher.search(query, &TopDocs::with_limit(limit).order_by_score())?;
+    fn top_candidates(
+        &self,
+        snapshot: &IndexSnapshot,
+        query: &dyn Query,
+        limit: usize,
+    ) -> Result<Vec<Candidate>, ViewError> {
+        let top = snapshot.searcher.search(query, &TopDocs::with_limit(limit).order_by_score())?;
         top.into_iter()
             .map(|(score, address)| {
                 let (documents, chunks) =
-                    loaded.columns.get(address.segment_ord as usize).ok_or(ViewErrorKind::Damaged)?;
+                    snapshot.columns.get(address.segment_ord as usize).ok_or(ViewErrorKind::Damaged)?;
                 let value = |column: &Column| column.first(address.doc_id);
                 match (value(documents), value(chunks)) {
                     (Some(document), Some(chunk)) => Ok(Candidate { place: (document, chunk), score }),
@@ -472,15 +484,15 @@ impl View {
 
 fn is_index_damage(error: &TantivyError) -> bool {
     use tantivy::directory::error::OpenReadError;
-    let is_torn = |error: &io::Error| {
+    let is_truncated = |error: &io::Error| {
         matches!(
             error.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
         )
     };
     match error {
-        TantivyError::IoError(error) => is_torn(error),
-        TantivyError::OpenReadError(OpenReadError::IoError { io_error, .. }) => is_torn(io_error),
+        TantivyError::IoError(error) => is_truncated(error),
+        TantivyError::OpenReadError(OpenReadError::IoError { io_error, .. }) => is_truncated(io_error),
         TantivyError::OpenWriteError(_)
         | TantivyError::OpenDirectoryError(_)
         | TantivyError::LockFailure(..) => false,
@@ -488,7 +500,7 @@ fn is_index_damage(error: &TantivyError) -> bool {
     }
 }
 
-fn seen(index: &Index) -> Result<Option<Seen>, ViewError> {
+fn commit_payload(index: &Index) -> Result<Option<CommitPayload>, ViewError> {
     let payload = index.load_metas()?.payload;
     Ok(payload.and_then(|payload| serde_json::from_str(&payload).ok()))
 }

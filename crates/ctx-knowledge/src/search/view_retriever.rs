@@ -1,7 +1,7 @@
 //! The retriever of a workspace: the keyword index next to the store, and the vectors in memory.
 
-use super::retriever::{QueryVector, Retriever, Scope};
-use super::{Candidate, Filters, SearchError, Vectors, View};
+use super::retriever::{DocumentScope, QueryVector, Retriever};
+use super::{Candidate, Filters, SearchError, VectorIndex, View};
 use ctx_embed::vector;
 use ctx_store::{ChunkPlace, Generation, Store};
 
@@ -9,18 +9,18 @@ use ctx_store::{ChunkPlace, Generation, Store};
 /// [`ViewError::is_damage`](super::ViewError::is_damage) holds; the caller rebuilds it.
 pub(crate) struct ViewRetriever<'a> {
     pub(crate) view: &'a View,
-    pub(crate) vectors: &'a Vectors,
+    pub(crate) vectors: &'a VectorIndex,
     pub(crate) store: &'a dyn Store,
 }
 
 impl Retriever for ViewRetriever<'_> {
     fn is_ready(&self) -> Result<bool, SearchError> {
         // An empty index is right only for a store that never held anything.
-        Ok(!self.view.is_blank()? || self.store.generation()? == Generation::default())
+        Ok(!self.view.is_empty()? || self.store.generation()? == Generation::default())
     }
 
-    fn complete(&self, prefix: &str) -> Result<Vec<String>, SearchError> {
-        Ok(self.view.words_from(prefix)?)
+    fn complete_prefix(&self, prefix: &str) -> Result<Vec<String>, SearchError> {
+        Ok(self.view.words_with_prefix(prefix)?)
     }
 
     fn keyword(
@@ -39,7 +39,7 @@ impl Retriever for ViewRetriever<'_> {
     fn nearest(
         &self,
         query: QueryVector<'_>,
-        scope: &Scope<'_>,
+        scope: &DocumentScope<'_>,
         limit: usize,
     ) -> Result<Vec<Candidate>, SearchError> {
         let within = scope.documents(self.store)?;
@@ -49,7 +49,7 @@ impl Retriever for ViewRetriever<'_> {
     fn cosines(
         &self,
         query: QueryVector<'_>,
-        scope: &Scope<'_>,
+        scope: &DocumentScope<'_>,
         places: &[ChunkPlace],
     ) -> Result<Vec<(ChunkPlace, Option<f32>)>, SearchError> {
         let within = scope.documents(self.store)?;

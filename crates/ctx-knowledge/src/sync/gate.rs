@@ -45,12 +45,12 @@ impl Gate {
         state.is_closed = exclusive;
         if exclusive {
             drop(state);
-            let Some(waited) = self.wait(|state| state.permits > 0, cancellation) else {
+            let Some(guard) = self.wait(|state| state.permits > 0, cancellation) else {
                 self.lock().is_closed = false;
                 self.changed.notify_all();
                 return None;
             };
-            state = waited;
+            state = guard;
         }
         state.permits += 1;
         Some(GatePermit { gate: self, exclusive })
@@ -58,16 +58,16 @@ impl Gate {
 
     fn wait(
         &self,
-        is_shut: impl Fn(&GateState) -> bool,
+        is_blocked: impl Fn(&GateState) -> bool,
         cancellation: &CancellationToken,
     ) -> Option<MutexGuard<'_, GateState>> {
         let mut state = self.lock();
-        while is_shut(&state) {
+        while is_blocked(&state) {
             if cancellation.is_cancelled() {
                 return None;
             }
-            let waited = self.changed.wait_timeout(state, CANCELLATION_POLL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let result = self.changed.wait_timeout(state, CANCELLATION_POLL);
+            state = result.unwrap_or_else(PoisonError::into_inner).0;
         }
         Some(state)
     }
@@ -93,7 +93,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn whoever_is_alone_is_alone() {
+    fn an_exclusive_permit_excludes_all_others() {
         static GATE: Gate = Gate::new();
         let never = CancellationToken::new();
         let (first, second) = (GATE.acquire(false, &never).unwrap(), GATE.acquire(false, &never).unwrap());

@@ -13,7 +13,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The journal's name in the cache of its source.
-const FILE: &str = "reading.json";
+const FILE_NAME: &str = "reading.json";
 /// Number of crashes after which a document is skipped.
 const CRASHES_MAX: u32 = 2;
 /// Maximum number of suspects per source.
@@ -37,7 +37,8 @@ struct Suspect {
     #[serde(flatten)]
     version: DocumentVersion,
     /// Number of crashes.
-    ends: u32,
+    #[serde(rename = "ends")]
+    crashes: u32,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -51,16 +52,16 @@ struct JournalContents {
 
 /// Decision whether to read a document.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ReadDecision {
     Read,
     /// Read it exclusively, so that a crash is attributed to it.
-    ReadAlone,
+    ReadExclusively,
     /// Skip it, with this warning.
     Skip(&'static str),
 }
 
 /// The crash journal of one source. The caller holds the source's lock.
-pub(super) struct Journal {
+pub(super) struct CrashJournal {
     path: PathBuf,
     /// Opened on the first write.
     file: Option<File>,
@@ -69,21 +70,21 @@ pub(super) struct Journal {
     is_read_only: bool,
 }
 
-impl Journal {
+impl CrashJournal {
     /// Opens the journal in a source's cache and records a suspect if the last process crashed. An unreadable
     /// journal counts as empty.
     pub(super) fn open(cache: &Path, is_read_only: bool) -> Self {
-        let path = cache.join(FILE);
-        let mut contents = read(&path).unwrap_or_default();
+        let path = cache.join(FILE_NAME);
+        let mut contents = read_contents(&path).unwrap_or_default();
         let program = format!("{} {EXTRACTION_VERSION}", env!("CARGO_PKG_VERSION"));
         if contents.program != program {
             contents = JournalContents { program, ..JournalContents::default() };
         }
-        let crashed = contents.reading.take();
+        let crashed_version = contents.reading.take();
         let mut journal = Self { path, file: None, contents, is_read_only };
-        if let Some(reading) = crashed {
-            tracing::warn!(source_id = reading.source_id, "ctx ended while it read this document");
-            journal.add_suspect(reading);
+        if let Some(version) = crashed_version {
+            tracing::warn!(source_id = version.source_id, "ctx ended while it read this document");
+            journal.add_suspect(version);
             journal.write();
         }
         journal
@@ -92,11 +93,11 @@ impl Journal {
     fn add_suspect(&mut self, version: DocumentVersion) {
         let suspects = &mut self.contents.suspects;
         if let Some(suspect) = suspects.iter_mut().find(|suspect| suspect.version == version) {
-            suspect.ends = suspect.ends.saturating_add(1);
+            suspect.crashes = suspect.crashes.saturating_add(1);
         } else {
             // The oldest is dropped, so that a new one is always recorded.
             suspects.drain(..(suspects.len() + 1).saturating_sub(SUSPECTS_MAX));
-            suspects.push(Suspect { version, ends: 1 });
+            suspects.push(Suspect { version, crashes: 1 });
         }
     }
 
@@ -110,38 +111,38 @@ impl Journal {
     }
 
     /// Decides how to treat a document.
-    pub(super) fn judge(&mut self, document: &Document) -> (DocumentVersion, Verdict) {
+    pub(super) fn decide(&mut self, document: &Document) -> (DocumentVersion, ReadDecision) {
         let content = match &document.content {
             Content::Bytes(bytes) => blake3::hash(bytes),
             Content::Text(text) => blake3::hash(text.as_bytes()),
         };
-        let reading = DocumentVersion {
+        let version = DocumentVersion {
             source_id: document.source_id.clone(),
             content: content.to_hex()[..32].to_owned(),
         };
         // A changed document is no longer a suspect.
         self.contents.suspects.retain(|suspect| {
-            suspect.version.source_id != reading.source_id || suspect.version.content == reading.content
+            suspect.version.source_id != version.source_id || suspect.version.content == version.content
         });
-        let ends = self.contents.suspects.iter().find(|suspect| suspect.version == reading);
-        let verdict = match ends.map_or(0, |suspect| suspect.ends) {
-            0 => Verdict::Read,
-            ends if ends < CRASHES_MAX => Verdict::ReadAlone,
-            _ => Verdict::Skip(SKIPPED),
+        let suspect = self.contents.suspects.iter().find(|suspect| suspect.version == version);
+        let decision = match suspect.map_or(0, |suspect| suspect.crashes) {
+            0 => ReadDecision::Read,
+            crashes if crashes < CRASHES_MAX => ReadDecision::ReadExclusively,
+            _ => ReadDecision::Skip(SKIPPED),
         };
-        (reading, verdict)
+        (version, decision)
     }
 
     /// Records the document that is about to be read.
-    pub(super) fn begin(&mut self, reading: DocumentVersion) {
-        self.contents.reading = Some(reading);
+    pub(super) fn begin(&mut self, version: DocumentVersion) {
+        self.contents.reading = Some(version);
         self.write();
     }
 
     /// Clears the current document. If it was read completely, it is no longer a suspect.
     pub(super) fn finish(&mut self, is_complete: bool) {
-        if let Some(reading) = self.contents.reading.take() {
-            self.contents.suspects.retain(|suspect| !is_complete || suspect.version != reading);
+        if let Some(version) = self.contents.reading.take() {
+            self.contents.suspects.retain(|suspect| !is_complete || suspect.version != version);
             self.write();
         }
     }
@@ -196,7 +197,7 @@ fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-fn read(path: &Path) -> Option<JournalContents> {
+fn read_contents(path: &Path) -> Option<JournalContents> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(JOURNAL_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     serde_json::from_slice(bytes.split(|byte| *byte == b'\n').next()?).ok()
@@ -211,71 +212,71 @@ mod tests {
     }
 
     /// Simulates a process that crashes while it reads this document.
-    fn crash_while_reading(cache: &Path, document: &Document) -> Verdict {
-        let mut journal = Journal::open(cache, false);
-        let verdict = begin(&mut journal, document);
+    fn crash_while_reading(cache: &Path, document: &Document) -> ReadDecision {
+        let mut journal = CrashJournal::open(cache, false);
+        let decision = begin(&mut journal, document);
         std::mem::forget(journal);
-        verdict
+        decision
     }
 
-    fn begin(journal: &mut Journal, document: &Document) -> Verdict {
-        let (reading, verdict) = journal.judge(document);
-        if !matches!(verdict, Verdict::Skip(_)) {
-            journal.begin(reading);
+    fn begin(journal: &mut CrashJournal, document: &Document) -> ReadDecision {
+        let (version, decision) = journal.decide(document);
+        if !matches!(decision, ReadDecision::Skip(_)) {
+            journal.begin(version);
         }
-        verdict
+        decision
     }
 
     #[test]
-    fn a_document_that_ends_the_process_twice_is_skipped_until_it_changes() {
+    fn a_document_that_crashes_the_process_twice_is_skipped_until_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let cache = folder.path().join("cache");
         let bad = document("bad.html", "harm");
-        assert_eq!(crash_while_reading(&cache, &bad), Verdict::Read);
-        assert_eq!(crash_while_reading(&cache, &bad), Verdict::ReadAlone);
+        assert_eq!(crash_while_reading(&cache, &bad), ReadDecision::Read);
+        assert_eq!(crash_while_reading(&cache, &bad), ReadDecision::ReadExclusively);
         for _ in 0..3 {
-            let mut journal = Journal::open(&cache, false);
-            assert_eq!(begin(&mut journal, &document("good.md", "fine")), Verdict::Read);
+            let mut journal = CrashJournal::open(&cache, false);
+            assert_eq!(begin(&mut journal, &document("good.md", "fine")), ReadDecision::Read);
             journal.finish(true);
-            assert_eq!(begin(&mut journal, &bad), Verdict::Skip(SKIPPED));
+            assert_eq!(begin(&mut journal, &bad), ReadDecision::Skip(SKIPPED));
             journal.close();
         }
-        let mut journal = Journal::open(&cache, false);
-        assert_eq!(begin(&mut journal, &document("bad.html", "no harm")), Verdict::Read);
+        let mut journal = CrashJournal::open(&cache, false);
+        assert_eq!(begin(&mut journal, &document("bad.html", "no harm")), ReadDecision::Read);
         journal.finish(true);
-        assert_eq!(begin(&mut journal, &bad), Verdict::Read, "it is another one again");
+        assert_eq!(begin(&mut journal, &bad), ReadDecision::Read, "it is another one again");
         journal.finish(true);
         journal.close();
-        assert!(!cache.join(FILE).exists(), "nothing is left to remember");
+        assert!(!cache.join(FILE_NAME).exists(), "nothing is left to remember");
     }
 
     #[test]
-    fn a_document_that_was_only_there_when_the_process_ended_is_cleared() {
+    fn a_document_that_is_read_exclusively_without_a_crash_is_cleared() {
         let folder = tempfile::tempdir().unwrap();
         let unlucky = document("a-long-name-that-leaves-a-long-line.md", "fine");
         crash_while_reading(folder.path(), &unlucky);
-        let mut journal = Journal::open(folder.path(), false);
-        assert_eq!(begin(&mut journal, &unlucky), Verdict::ReadAlone);
+        let mut journal = CrashJournal::open(folder.path(), false);
+        assert_eq!(begin(&mut journal, &unlucky), ReadDecision::ReadExclusively);
         journal.finish(true);
-        assert_eq!(crash_while_reading(folder.path(), &document("b", "fine")), Verdict::Read);
-        let mut journal = Journal::open(folder.path(), false);
-        assert_eq!(begin(&mut journal, &unlucky), Verdict::Read, "one end long ago counts no more");
+        assert_eq!(crash_while_reading(folder.path(), &document("b", "fine")), ReadDecision::Read);
+        let mut journal = CrashJournal::open(folder.path(), false);
+        assert_eq!(begin(&mut journal, &unlucky), ReadDecision::Read, "one end long ago counts no more");
     }
 
     #[test]
-    fn suspects_that_are_gone_and_the_oldest_of_too_many_are_forgotten() {
+    fn deleted_suspects_and_the_oldest_of_too_many_are_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let numbered = |number: usize| document(&number.to_string(), "harm");
         for number in 0..=SUSPECTS_MAX {
             crash_while_reading(folder.path(), &numbered(number));
         }
-        let mut journal = Journal::open(folder.path(), false);
+        let mut journal = CrashJournal::open(folder.path(), false);
         assert_eq!(journal.contents.suspects.len(), SUSPECTS_MAX);
-        assert_eq!(journal.judge(&numbered(0)).1, Verdict::Read);
-        assert_eq!(journal.judge(&numbered(SUSPECTS_MAX)).1, Verdict::ReadAlone);
+        assert_eq!(journal.decide(&numbered(0)).1, ReadDecision::Read);
+        assert_eq!(journal.decide(&numbered(SUSPECTS_MAX)).1, ReadDecision::ReadExclusively);
         journal.retain_suspects(|source_id| source_id == "7");
         journal.close();
-        assert_eq!(Journal::open(folder.path(), false).contents.suspects.len(), 1);
+        assert_eq!(CrashJournal::open(folder.path(), false).contents.suspects.len(), 1);
     }
 
     #[test]
@@ -284,21 +285,24 @@ mod tests {
         let bad = document("bad", "harm");
         crash_while_reading(folder.path(), &bad);
         crash_while_reading(folder.path(), &bad);
-        assert_eq!(begin(&mut Journal::open(folder.path(), true), &bad), Verdict::Skip(SKIPPED));
-        let path = folder.path().join(FILE);
+        assert_eq!(begin(&mut CrashJournal::open(folder.path(), true), &bad), ReadDecision::Skip(SKIPPED));
+        let path = folder.path().join(FILE_NAME);
         let older = fs::read_to_string(&path).unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.0");
         fs::write(&path, older).unwrap();
-        assert_eq!(begin(&mut Journal::open(folder.path(), true), &bad), Verdict::Read);
+        assert_eq!(begin(&mut CrashJournal::open(folder.path(), true), &bad), ReadDecision::Read);
     }
 
     #[test]
-    fn a_journal_that_cannot_be_read_or_written_stops_nothing() {
+    fn a_journal_that_cannot_be_read_or_written_does_not_stop_a_sync() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(FILE), b"{\"reading\": 7").unwrap();
-        assert_eq!(begin(&mut Journal::open(folder.path(), false), &document("a", "b")), Verdict::Read);
-        let no_folder = folder.path().join(FILE).join("below-a-file");
-        let mut journal = Journal::open(&no_folder, false);
-        assert_eq!(begin(&mut journal, &document("a", "b")), Verdict::Read);
+        fs::write(folder.path().join(FILE_NAME), b"{\"reading\": 7").unwrap();
+        assert_eq!(
+            begin(&mut CrashJournal::open(folder.path(), false), &document("a", "b")),
+            ReadDecision::Read
+        );
+        let no_folder = folder.path().join(FILE_NAME).join("below-a-file");
+        let mut journal = CrashJournal::open(&no_folder, false);
+        assert_eq!(begin(&mut journal, &document("a", "b")), ReadDecision::Read);
         journal.finish(true);
         journal.close();
     }

@@ -8,24 +8,24 @@ mod journal;
 mod writer;
 
 use crate::chunk::Chunking;
-use crate::embed::Models;
+use crate::embed::EmbeddingModels;
 use crate::extraction::Extraction;
 use crate::knowledge::Source;
 use crate::search::{View, ViewError};
 use ctx_core::{Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
 use ctx_store::{FilePlace, Lease, LeaseGuard, Store, StoreError, SyncOutcome, source_file_stem};
 use jiff::Timestamp;
-use journal::Journal;
+use journal::CrashJournal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use writer::{Ended, Memory, Writer};
+use writer::{DocumentWriter, KnownDocuments, StreamEnd};
 
 /// Capacity of the queue between connector and writer, in documents. Small: each may be as large as the limit.
-const QUEUE: usize = 8;
+const QUEUE_CAPACITY: usize = 8;
 
 /// Files of a source that are read from the store per page.
 const FILES_PAGE: usize = 1_024;
@@ -137,12 +137,12 @@ pub enum SyncError {
 pub(crate) struct SyncJob<'a> {
     pub(crate) store: &'a Arc<dyn Store>,
     /// Path of the store; caches are next to it.
-    pub(crate) files: &'a Path,
+    pub(crate) store_path: &'a Path,
     pub(crate) view: &'a Arc<View>,
     pub(crate) source: &'a Source,
     pub(crate) extraction: &'a Extraction,
     pub(crate) chunking: Chunking,
-    pub(crate) models: Option<Arc<Models>>,
+    pub(crate) models: Option<Arc<EmbeddingModels>>,
     pub(crate) options: SyncOptions,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     pub(crate) cancellation: CancellationToken,
@@ -152,7 +152,7 @@ impl SyncJob<'_> {
     /// Syncs the source, then lets the keyword index catch up.
     pub(crate) async fn run(self) -> Result<SyncReport, SyncError> {
         let name = &self.source.name;
-        let lease = Arc::new(lease(&**self.store, name)?);
+        let lease = Arc::new(acquire_lease(&**self.store, name)?);
         // Dropping this future stops the writer too.
         let cancellation = self.cancellation.child_token();
         let _stop = cancellation.clone().drop_guard();
@@ -161,9 +161,10 @@ impl SyncJob<'_> {
             false => self.store.sources()?.remove(&name.to_string()).and_then(|row| row.cursor),
         };
 
-        let memory = Arc::new(Memory::new(self.store.clone(), self.source, self.chunking, self.options.full));
-        let (sink, changes) = Sink::channel(QUEUE, memory.clone());
-        let writer = Writer {
+        let known =
+            Arc::new(KnownDocuments::new(self.store.clone(), self.source, self.chunking, self.options.full));
+        let (sink, changes) = Sink::channel(QUEUE_CAPACITY, known.clone());
+        let writer = DocumentWriter {
             store: self.store.clone(),
             view: self.view.clone(),
             source: name.clone(),
@@ -172,43 +173,43 @@ impl SyncJob<'_> {
             chunking: self.chunking,
             models: self.models.clone(),
             options: self.options,
-            memory: memory.clone(),
+            known: known.clone(),
             journal: self.journal(),
             progress: self.progress.clone(),
             cancellation: cancellation.clone(),
             _lease: lease.clone(),
-            handled: 0,
+            received: 0,
             report: SyncReport { source: name.to_string(), ..SyncReport::default() },
         };
         let runtime = tokio::runtime::Handle::current();
-        let writing = tokio::task::spawn_blocking(move || writer.consume(changes, &runtime));
-        let pulled = tokio::select! {
-            pulled = self.source.connector.pull(cursor.as_ref(), &sink) => pulled,
+        let writer_task = tokio::task::spawn_blocking(move || writer.run(changes, &runtime));
+        let pull_result = tokio::select! {
+            result = self.source.connector.pull(cursor.as_ref(), &sink) => result,
             () = cancellation.cancelled() => Err(SinkClosed.into()),
         };
         let secret_files = sink.secret_file_count();
         // The writer ends when the last sink is dropped.
         drop(sink);
-        let (written, mut report) = writing.await.map_err(|error| SyncError::Source {
+        let (write_result, mut report) = writer_task.await.map_err(|error| SyncError::Source {
             source_name: name.to_string(),
             reason: format!("writing documents failed: {error}"),
         })?;
-        report.unchanged += memory.current();
-        report.secret_files += secret_files + memory.private_keys();
+        report.unchanged += known.unchanged_count();
+        report.secret_files += secret_files + known.private_key_count();
 
-        let outcome = self.finish(pulled, written, &memory, &mut report);
+        let outcome = self.finish(pull_result, write_result, &known, &mut report);
         if !self.options.dry_run {
             let (store, view) = (self.store.clone(), self.view.clone());
             let catch_up =
                 move || view.catch_up(&*store).and_then(|()| Ok(store.forget_old_deletions(DELETIONS_KEPT)?));
-            let caught_up = tokio::task::spawn_blocking(catch_up).await;
+            let result = tokio::task::spawn_blocking(catch_up).await;
             // First: the error of a failed sync matters more than an index that lags behind.
             outcome?;
-            match caught_up {
+            match result {
                 Ok(Err(error)) if error.is_busy() => {
                     tracing::warn!(%error, "the keyword index lags behind; who writes it will catch up");
                 }
-                Ok(caught_up) => caught_up?,
+                Ok(result) => result?,
                 Err(_) => {}
             }
             return Ok(report);
@@ -216,25 +217,25 @@ impl SyncJob<'_> {
         outcome.map(|()| report)
     }
 
-    fn journal(&self) -> Journal {
-        Journal::open(&cache_path(self.files, &self.source.name), self.options.dry_run)
+    fn journal(&self) -> CrashJournal {
+        CrashJournal::open(&cache_path(self.store_path, &self.source.name), self.options.dry_run)
     }
 
     fn finish(
         &self,
-        pulled: Result<Pulled, SourceError>,
-        written: Result<Ended, StoreError>,
-        memory: &Memory,
+        pull_result: Result<Pulled, SourceError>,
+        write_result: Result<StreamEnd, StoreError>,
+        known: &KnownDocuments,
         report: &mut SyncReport,
     ) -> Result<(), SyncError> {
         let name = &self.source.name;
-        let ended = written?;
-        if ended == Ended::Cancelled {
+        let stream_end = write_result?;
+        if stream_end == StreamEnd::Cancelled {
             return Err(SyncError::Interrupted { source_name: name.to_string() });
         }
-        let pulled = match pulled {
+        let pulled = match pull_result {
             Ok(pulled) => pulled,
-            Err(SourceError::Closed(_)) if ended == Ended::LimitReached => return Ok(()),
+            Err(SourceError::Closed(_)) if stream_end == StreamEnd::LimitReached => return Ok(()),
             Err(error) => {
                 let reason = error.to_string();
                 if !self.options.dry_run {
@@ -251,17 +252,17 @@ impl SyncJob<'_> {
         // A sync restricted by time or number deletes nothing and keeps the old cursor, so that the next one sees the
         // rest.
         let SyncOptions { since, until, limit, .. } = self.options;
-        let whole = since.is_none() && until.is_none() && limit.is_none();
-        if whole && pulled.listing == Listing::Complete && ended == Ended::Exhausted {
-            self.delete_unseen(memory, report)?;
+        let is_unrestricted = since.is_none() && until.is_none() && limit.is_none();
+        if is_unrestricted && pulled.listing == Listing::Complete && stream_end == StreamEnd::Exhausted {
+            self.delete_unseen(known, report)?;
             let mut journal = self.journal();
-            journal.retain_suspects(|source_id| memory.has_seen_name(source_id));
+            journal.retain_suspects(|source_id| known.has_seen_source_id(source_id));
             journal.close();
         }
-        if !self.options.dry_run && ended == Ended::Exhausted {
+        if !self.options.dry_run && stream_end == StreamEnd::Exhausted {
             // Saved last: a crash before this line costs a repeated sync, never a lost document.
             let outcome = SyncOutcome {
-                cursor: whole.then_some(pulled.cursor),
+                cursor: is_unrestricted.then_some(pulled.cursor),
                 error: None,
                 warnings: usize::try_from(report.warning_count).unwrap_or(usize::MAX),
             };
@@ -270,17 +271,17 @@ impl SyncJob<'_> {
         Ok(())
     }
 
-    fn delete_unseen(&self, memory: &Memory, report: &mut SyncReport) -> Result<(), StoreError> {
-        each_file_page(&**self.store, &self.source.name, |known| {
-            let unseen: Vec<Uuid> = known.iter().copied().filter(|id| !memory.has_seen(*id)).collect();
-            report.deleted += writer::delete(&**self.store, &unseen, self.options.dry_run)?;
+    fn delete_unseen(&self, known: &KnownDocuments, report: &mut SyncReport) -> Result<(), StoreError> {
+        for_each_file_page(&**self.store, &self.source.name, |ids| {
+            let unseen: Vec<Uuid> = ids.iter().copied().filter(|id| !known.has_seen(*id)).collect();
+            report.deleted += writer::delete_documents(&**self.store, &unseen, self.options.dry_run)?;
             Ok(())
         })
     }
 }
 
 /// Calls `visit` with the ids of all known files of a source, page by page; `visit` may delete those files.
-pub(crate) fn each_file_page(
+pub(crate) fn for_each_file_page(
     store: &dyn Store,
     source: &SourceName,
     mut visit: impl FnMut(&[Uuid]) -> Result<(), StoreError>,
@@ -297,7 +298,7 @@ pub(crate) fn each_file_page(
 }
 
 /// Acquires the lease of a source.
-pub(crate) fn lease(store: &dyn Store, source: &SourceName) -> Result<LeaseGuard, SyncError> {
+pub(crate) fn acquire_lease(store: &dyn Store, source: &SourceName) -> Result<LeaseGuard, SyncError> {
     let failed = |error| SyncError::Lock { source_name: source.to_string(), source: error };
     let lease = store.lease(&Lease::Sync(source.clone())).map_err(failed)?;
     lease.ok_or_else(|| SyncError::Busy { source_name: source.to_string() })

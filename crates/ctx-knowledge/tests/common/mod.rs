@@ -17,9 +17,9 @@ pub(crate) use scripted::{Scripted, delete, document, document_at, upsert};
 
 use ctx_core::{Connector, Document, SourceName};
 use ctx_knowledge::{
-    Chunking, EmbedderSettings, EmbeddingOptions, Extraction, Filters, Hit, KINDS, Knowledge,
-    KnowledgeOptions, Mode, OpenOptions, Opened, Query, Source, StoreError, StoredDocument, SyncError,
-    SyncOptions, SyncReport, Tuning, cache_path, store_files,
+    Chunking, ConnectorResult, EmbedderSettings, EmbeddingOptions, Extraction, Filters, Hit, KINDS,
+    Knowledge, KnowledgeOptions, Mode, OpenOptions, SearchQuery, Source, StoreError, StoredDocument,
+    SyncError, SyncOptions, SyncReport, Tuning, cache_path, store_files,
 };
 use ctx_store::Store;
 use jiff::Timestamp;
@@ -185,12 +185,12 @@ impl Workspace {
     }
 
     /// The filesystem connector with this workspace's settings.
-    pub(crate) fn connector(&self) -> Opened {
+    pub(crate) fn connector(&self) -> ConnectorResult {
         self.connector_of("filesystem", &self.settings)
     }
 
     /// A connector of any kind, with nothing in its environment.
-    pub(crate) fn connector_of(&self, kind: &str, settings: &Value) -> Opened {
+    pub(crate) fn connector_of(&self, kind: &str, settings: &Value) -> ConnectorResult {
         self.connector_in(kind, settings, &|_| None)
     }
 
@@ -200,7 +200,7 @@ impl Workspace {
         kind: &str,
         settings: &Value,
         environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Opened {
+    ) -> ConnectorResult {
         let options = OpenOptions {
             workspace_root: self.folder.path(),
             cache: &self.cache(kind),
@@ -317,8 +317,8 @@ pub(crate) fn report() -> SyncReport {
     SyncReport { source: notes().to_string(), ..SyncReport::default() }
 }
 
-pub(crate) fn query(text: &str) -> Query {
-    Query {
+pub(crate) fn query(text: &str) -> SearchQuery {
+    SearchQuery {
         text: text.to_owned(),
         mode: None,
         limit: 10,
@@ -339,7 +339,7 @@ pub(crate) fn found(knowledge: &Knowledge, text: &str) -> Vec<String> {
 
 /// The names of the documents that a query with filters finds, best first.
 pub(crate) fn filtered(knowledge: &Knowledge, text: &str, filters: Filters) -> Vec<String> {
-    names(&knowledge.search(&Query { filters, ..query(text) }).unwrap())
+    names(&knowledge.search(&SearchQuery { filters, ..query(text) }).unwrap())
 }
 
 pub(crate) fn names(hits: &[Hit]) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Dates and authors of files, from one pass over `git log`.
 
-use super::objects::{no_pipe, read_token};
-use super::program::{Failure, Program};
+use super::cat_file::{missing_pipe, read_token};
+use super::program::{GitError, GitProgram};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use tokio::io::BufReader;
@@ -33,7 +33,7 @@ const LOG: [&str; 15] = [
 
 /// Dates and last author of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Dates {
+pub(super) struct FileHistory {
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) author: String,
@@ -41,65 +41,65 @@ pub(super) struct Dates {
     pub(super) commit: String,
 }
 
-/// Dates of files by their path in the repository; `None` until a commit of the file is found.
-pub(super) type History = BTreeMap<Vec<u8>, Option<Dates>>;
+/// Histories of files by their path in the repository; `None` until a commit of the file is found.
+pub(super) type HistoryByPath = BTreeMap<Vec<u8>, Option<FileHistory>>;
 
-/// Fills in the dates of these files, from the commits that are reachable from `after` and not from `before`.
+/// Fills in the histories of these files, from the commits that are reachable from `tip` and not from `before`.
 pub(super) async fn read(
-    program: &Program,
-    after: &str,
+    program: &GitProgram,
+    tip: &str,
     before: Option<&str>,
     root: &str,
-    history: &mut History,
-) -> Result<(), Failure> {
+    history: &mut HistoryByPath,
+) -> Result<(), GitError> {
     let before = before.map(|before| format!("^{before}"));
     let mut arguments: Vec<&str> = LOG.to_vec();
-    arguments.push(after);
+    arguments.push(tip);
     arguments.extend(before.as_deref());
     arguments.push("--");
     arguments.extend((!root.is_empty()).then_some(root));
-    let mut running = program.start(program.local(arguments))?;
-    let Some(stdout) = running.child.stdout.take() else { return Err(no_pipe()) };
+    let mut running = program.start(program.local_command(arguments))?;
+    let Some(stdout) = running.child.stdout.take() else { return Err(missing_pipe()) };
     let mut reader = BufReader::new(stdout);
-    let mut parser = Parser::default();
+    let mut parser = LogParser::default();
     let mut token = Vec::new();
     while read_token(&mut reader, 0, &mut token).await? {
-        parser.take(&token, history);
+        parser.handle_token(&token, history);
     }
     running.finish().await
 }
 
 /// Incremental parser of the log, which takes one NUL-terminated token at a time.
 #[derive(Default)]
-struct Parser {
-    commit: Option<Commit>,
+struct LogParser {
+    commit: Option<LogCommit>,
     path_follows: bool,
 }
 
-struct Commit {
+struct LogCommit {
     id: String,
     at: Timestamp,
     author: String,
 }
 
-impl Parser {
-    fn take(&mut self, token: &[u8], history: &mut History) {
+impl LogParser {
+    fn handle_token(&mut self, token: &[u8], history: &mut HistoryByPath) {
         if std::mem::take(&mut self.path_follows) {
-            if let (Some(commit), Some(dates)) = (&self.commit, history.get_mut(token)) {
-                commit.touches(dates);
+            if let (Some(commit), Some(file)) = (&self.commit, history.get_mut(token)) {
+                commit.record_change(file);
             }
             return;
         }
         let token = token.strip_prefix(b"\n").unwrap_or(token);
         match token.split_first() {
-            Some((&COMMIT_MARK, rest)) => self.commit = Commit::parse(rest),
+            Some((&COMMIT_MARK, rest)) => self.commit = LogCommit::parse(rest),
             Some((b':', _)) => self.path_follows = true,
             _ => {}
         }
     }
 }
 
-impl Commit {
+impl LogCommit {
     /// `<id> <seconds> <author>`
     fn parse(text: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(text);
@@ -110,12 +110,12 @@ impl Commit {
         Some(Self { id: id.to_owned(), at, author })
     }
 
-    /// Updates the dates of a file that this commit changed. Later commits come first in the log.
-    fn touches(&self, dates: &mut Option<Dates>) {
-        match dates {
-            Some(dates) => dates.created_at = self.at,
+    /// Updates the history of a file that this commit changed. Later commits come first in the log.
+    fn record_change(&self, history: &mut Option<FileHistory>) {
+        match history {
+            Some(history) => history.created_at = self.at,
             None => {
-                *dates = Some(Dates {
+                *history = Some(FileHistory {
                     created_at: self.at,
                     updated_at: self.at,
                     author: self.author.clone(),
@@ -131,16 +131,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parsed(tokens: &[&[u8]], paths: &[&[u8]]) -> History {
-        let mut history: History = paths.iter().map(|path| (path.to_vec(), None)).collect();
-        let mut parser = Parser::default();
-        tokens.iter().for_each(|token| parser.take(token, &mut history));
+    fn parse(tokens: &[&[u8]], paths: &[&[u8]]) -> HistoryByPath {
+        let mut history: HistoryByPath = paths.iter().map(|path| (path.to_vec(), None)).collect();
+        let mut parser = LogParser::default();
+        tokens.iter().for_each(|token| parser.handle_token(token, &mut history));
         history
     }
 
     #[test]
-    fn the_last_commit_gives_author_and_the_first_gives_birth() {
-        let history = parsed(
+    fn the_last_commit_gives_the_author_and_the_first_the_creation_date() {
+        let history = parse(
             &[
                 b"\x02c3 30 Jane Doe",
                 b"\n:100644 100644 a b M",
@@ -170,9 +170,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_log_is_survived(tokens in prop::collection::vec(any::<Vec<u8>>(), 0..20)) {
+        fn no_log_makes_the_parser_panic(tokens in prop::collection::vec(any::<Vec<u8>>(), 0..20)) {
             let tokens: Vec<&[u8]> = tokens.iter().map(Vec::as_slice).collect();
-            parsed(&tokens, &[b"a"]);
+            parse(&tokens, &[b"a"]);
         }
     }
 }

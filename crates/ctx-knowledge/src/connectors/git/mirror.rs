@@ -4,8 +4,8 @@
 //! It can be deleted at any time, and is recreated if it is damaged or of another repository. Its configuration is
 //! that of `git init`; only commands that contact the remote know its URL.
 
-use super::address::Address;
-use super::program::{Failure, Program, REMOTE, UserOverrides};
+use super::address::RepositoryAddress;
+use super::program::{GitError, GitProgram, REMOTE_NAME, UserOverrides};
 use super::user_config::UserConfig;
 use ctx_core::SourceError;
 use std::collections::BTreeSet;
@@ -17,9 +17,9 @@ use std::time::Duration;
 /// Ref of the newest commit of the branch.
 const TIP: &str = "refs/ctx/tip";
 /// Timeout of a query to the remote while a user waits: calls have 30 seconds.
-const CHECK_MAX: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of other queries, to the remote or the mirror.
-const ASK_MAX: Duration = Duration::from_secs(60);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
 /// File that names the repository of a mirror; written last.
 const IDENTITY: &str = "ctx-mirror";
 
@@ -63,16 +63,16 @@ pub(super) struct Snapshot {
 }
 
 /// Why there is no snapshot.
-pub(super) enum NoSnapshot {
+pub(super) enum SnapshotError {
     /// The commit has no such folder.
-    NoFolder,
+    MissingFolder,
     /// The mirror cannot be read.
-    Damaged(Failure),
+    Damaged(GitError),
 }
 
-impl From<Failure> for NoSnapshot {
-    fn from(failure: Failure) -> Self {
-        Self::Damaged(failure)
+impl From<GitError> for SnapshotError {
+    fn from(error: GitError) -> Self {
+        Self::Damaged(error)
     }
 }
 
@@ -121,37 +121,39 @@ fn is_init_line(line: &str) -> bool {
 
 /// The mirror of one source's repository.
 pub(super) struct Mirror<'a> {
-    pub(super) program: Program,
-    pub(super) address: &'a Address,
+    pub(super) program: GitProgram,
+    pub(super) address: &'a RepositoryAddress,
     pub(super) folder: PathBuf,
     /// Whether it is a partial clone, which fetches blobs only when they are read.
-    pub(super) partial: bool,
-    patience: Duration,
+    pub(super) is_partial: bool,
+    query_timeout: Duration,
 }
 
 impl<'a> Mirror<'a> {
-    /// `own`: overrides by environment variables.
+    /// `user_overrides`: overrides by environment variables.
     pub(super) async fn new(
         folder: &Path,
-        address: &'a Address,
-        partial: bool,
-        own: UserOverrides,
+        address: &'a RepositoryAddress,
+        is_partial: bool,
+        user_overrides: UserOverrides,
     ) -> Result<Self, SourceError> {
-        let refused = |failure: Failure| refused(address, &failure.text());
-        let user = UserConfig::read().await.map_err(refused)?;
+        let git_error = |error: GitError| source_error(address, &error.describe());
+        let user = UserConfig::read().await.map_err(git_error)?;
         let global_config = user
             .write_global_config(folder.with_extension("config"))
-            .map_err(|error| refused(error.into()))?;
-        let program = Program::new(folder, address, user, own).with_global_config(global_config);
-        let mirror = Self { program, address, folder: folder.to_owned(), partial, patience: ASK_MAX };
+            .map_err(|error| git_error(error.into()))?;
+        let program =
+            GitProgram::new(folder, address, user, user_overrides).with_global_config(global_config);
+        let mirror =
+            Self { program, address, folder: folder.to_owned(), is_partial, query_timeout: QUERY_TIMEOUT };
         // Before git runs in the folder: a tampered config or hook would execute programs.
-        if let Some(strange) = find_tampering(folder) {
+        if let Some(tampering) = find_tampering(folder) {
             tracing::warn!(
-                repository = address.shown,
-                strange,
+                repository = address.display_url,
+                strange = tampering,
                 "the copy is not as we made it, and is made anew"
             );
-            mirror.discard().map_err(|error| mirror.unavailable(&error.into()))?;
+            mirror.discard().map_err(|error| mirror.failure_error(&error.into()))?;
         }
         Ok(mirror)
     }
@@ -161,64 +163,72 @@ impl<'a> Mirror<'a> {
         if let Some(branch) = branch {
             return Ok(Head::Branch(branch.to_owned()));
         }
-        let told =
-            self.ask(&["--symref", REMOTE, "HEAD"]).await.map_err(|failure| self.unavailable(&failure))?;
+        let refs = self
+            .ls_remote(&["--symref", REMOTE_NAME, "HEAD"])
+            .await
+            .map_err(|error| self.failure_error(&error))?;
         let branch =
-            told.lines().find_map(|line| line.strip_prefix("ref: refs/heads/")?.strip_suffix("\tHEAD"));
+            refs.lines().find_map(|line| line.strip_prefix("ref: refs/heads/")?.strip_suffix("\tHEAD"));
         match branch {
             Some(branch) => Ok(Head::Branch(branch.to_owned())),
-            None if told.ends_with("\tHEAD\n") => Ok(Head::Detached),
+            None if refs.ends_with("\tHEAD\n") => Ok(Head::Detached),
             None => {
-                let told = self.ask(&[REMOTE]).await.map_err(|failure| self.unavailable(&failure))?;
-                if told.is_empty() {
+                let refs =
+                    self.ls_remote(&[REMOTE_NAME]).await.map_err(|error| self.failure_error(&error))?;
+                if refs.is_empty() {
                     return Ok(Head::Empty);
                 }
-                Err(self.refused("its default branch does not exist; set `branch`"))
+                Err(self.source_error("its default branch does not exist; set `branch`"))
             }
         }
     }
 
     /// Checks that the remote answers and has the branch.
     pub(super) async fn check(mut self, branch: Option<&str>) -> Result<(), SourceError> {
-        self.patience = CHECK_MAX;
+        self.query_timeout = CHECK_TIMEOUT;
         let head = self.head(branch).await?;
         if branch.is_some() {
-            let told = self.ask(&[REMOTE, &head.reference()]).await;
-            if told.map_err(|failure| self.unavailable(&failure))?.is_empty() {
-                return Err(self.no_branch(&head));
+            let refs = self.ls_remote(&[REMOTE_NAME, &head.reference()]).await;
+            if refs.map_err(|error| self.failure_error(&error))?.is_empty() {
+                return Err(self.missing_branch_error(&head));
             }
         }
         Ok(())
     }
 
-    async fn ask(&self, question: &[&str]) -> Result<String, Failure> {
-        let arguments: Vec<&str> = ["ls-remote"].iter().chain(question).copied().collect();
-        let told = self.program.query_remote(&arguments, self.patience).await?;
-        Ok(String::from_utf8_lossy(&told).into_owned())
+    async fn ls_remote(&self, arguments: &[&str]) -> Result<String, GitError> {
+        let arguments: Vec<&str> = ["ls-remote"].iter().chain(arguments).copied().collect();
+        let refs = self.program.query_remote(&arguments, self.query_timeout).await?;
+        Ok(String::from_utf8_lossy(&refs).into_owned())
     }
 
     /// Fetches the newest commit. Recreates a mirror that cannot store it.
     pub(super) async fn update(&mut self, head: &Head) -> Result<(), SourceError> {
-        let fresh = self.prepare().await.map_err(|failure| self.unavailable(&failure))?;
-        let Err(failure) = self.fetch_tip(head).await else { return Ok(()) };
-        if failure.says("couldn't find remote ref") {
-            return Err(self.no_branch(head));
+        let is_new = self.ensure_exists().await.map_err(|error| self.failure_error(&error))?;
+        let Err(error) = self.fetch_tip(head).await else { return Ok(()) };
+        if error.mentions("couldn't find remote ref") {
+            return Err(self.missing_branch_error(head));
         }
         // If the remote has the ref, the mirror is at fault.
-        let reachable =
-            || async { self.ask(&[REMOTE, &head.reference()]).await.is_ok_and(|told| !told.is_empty()) };
-        if fresh || !matches!(failure, Failure::Said(_)) || !reachable().await {
-            return Err(self.unavailable(&failure));
+        let reachable = || async {
+            self.ls_remote(&[REMOTE_NAME, &head.reference()]).await.is_ok_and(|refs| !refs.is_empty())
+        };
+        if is_new || !matches!(error, GitError::Failed(_)) || !reachable().await {
+            return Err(self.failure_error(&error));
         }
-        tracing::warn!(repository = self.address.shown, reason = failure.text(), "the copy is made anew");
-        self.renew(head).await
+        tracing::warn!(
+            repository = self.address.display_url,
+            reason = error.describe(),
+            "the copy is made anew"
+        );
+        self.recreate(head).await
     }
 
     /// Deletes the mirror and creates another.
-    pub(super) async fn renew(&mut self, head: &Head) -> Result<(), SourceError> {
-        self.discard().map_err(|error| self.unavailable(&error.into()))?;
-        self.prepare().await.map_err(|failure| self.unavailable(&failure))?;
-        self.fetch_tip(head).await.map_err(|failure| self.unavailable(&failure))
+    pub(super) async fn recreate(&mut self, head: &Head) -> Result<(), SourceError> {
+        self.discard().map_err(|error| self.failure_error(&error.into()))?;
+        self.ensure_exists().await.map_err(|error| self.failure_error(&error))?;
+        self.fetch_tip(head).await.map_err(|error| self.failure_error(&error))
     }
 
     /// Deletes the mirror.
@@ -230,36 +240,36 @@ impl<'a> Mirror<'a> {
     }
 
     /// Ensures that there is a mirror of this repository; returns whether it is new.
-    async fn prepare(&mut self) -> Result<bool, Failure> {
-        let identity = |partial| {
+    async fn ensure_exists(&mut self) -> Result<bool, GitError> {
+        let identity = |is_partial| {
             format!(
                 "1\n{}\n{}\n",
                 self.address.url.split('?').next().unwrap_or_default(),
-                if partial { "partial" } else { "whole" }
+                if is_partial { "partial" } else { "whole" }
             )
         };
         let path = self.folder.join(IDENTITY);
         let found = fs::read_to_string(&path).unwrap_or_default();
         // A full mirror has everything that a partial one has.
         if found == identity(false) {
-            self.partial = false;
+            self.is_partial = false;
             return Ok(false);
         }
-        if self.partial && found == identity(true) {
+        if self.is_partial && found == identity(true) {
             return Ok(false);
         }
         self.discard()?;
         ctx_store::create_folder(&self.folder)?;
-        let init = self.program.local(["init", "--quiet", "--bare", "--template="]);
-        self.program.answer(init, ASK_MAX).await?;
-        fs::write(path, identity(self.partial))?;
+        let init = self.program.local_command(["init", "--quiet", "--bare", "--template="]);
+        self.program.output(init, QUERY_TIMEOUT).await?;
+        fs::write(path, identity(self.is_partial))?;
         Ok(true)
     }
 
-    async fn fetch_tip(&self, head: &Head) -> Result<(), Failure> {
+    async fn fetch_tip(&self, head: &Head) -> Result<(), GitError> {
         let refspec = format!("+{}:{TIP}", head.reference());
-        let arguments: Vec<&str> = FETCH.into_iter().chain([REMOTE, &refspec]).collect();
-        self.program.fetch(&arguments, self.partial, b"").await
+        let arguments: Vec<&str> = FETCH.into_iter().chain([REMOTE_NAME, &refspec]).collect();
+        self.program.fetch(&arguments, self.is_partial, b"").await
     }
 
     /// Fetches these blobs, all at once.
@@ -268,63 +278,64 @@ impl<'a> Mirror<'a> {
         ids: &BTreeSet<String>,
         head: &Head,
     ) -> Result<(), SourceError> {
-        if ids.is_empty() || !self.partial {
+        if ids.is_empty() || !self.is_partial {
             return Ok(());
         }
         let list: String = ids.iter().flat_map(|id| [id, "\n"]).collect();
-        let alone = ["-c", "fetch.negotiationAlgorithm=noop"];
-        let arguments = alone.into_iter().chain(FETCH).chain(["--no-auto-gc", "--stdin", REMOTE]);
+        let no_negotiation = ["-c", "fetch.negotiationAlgorithm=noop"];
+        let arguments =
+            no_negotiation.into_iter().chain(FETCH).chain(["--no-auto-gc", "--stdin", REMOTE_NAME]);
         let arguments: Vec<&str> = arguments.collect();
-        let Err(failure) = self.program.fetch(&arguments, true, list.as_bytes()).await else {
+        let Err(error) = self.program.fetch(&arguments, true, list.as_bytes()).await else {
             return Ok(());
         };
         // Some servers support partial clones, but not fetching single blobs: fetch everything.
-        if failure.says("not our ref") || failure.says("unadvertised object") {
-            self.partial = false;
-            return self.renew(head).await;
+        if error.mentions("not our ref") || error.mentions("unadvertised object") {
+            self.is_partial = false;
+            return self.recreate(head).await;
         }
-        Err(self.unavailable(&failure))
+        Err(self.failure_error(&error))
     }
 
     /// The newest commit, and its tree of the folder to read.
-    pub(super) async fn snapshot(&self, root: &str) -> Result<Snapshot, NoSnapshot> {
-        let commit = self.read(&["rev-parse", "--verify", "--quiet", &format!("{TIP}^{{commit}}")]).await?;
+    pub(super) async fn snapshot(&self, root: &str) -> Result<Snapshot, SnapshotError> {
+        let commit = self.query(&["rev-parse", "--verify", "--quiet", &format!("{TIP}^{{commit}}")]).await?;
         let commit = String::from_utf8_lossy(&commit).trim().to_owned();
         if root.is_empty() {
             let tree =
-                self.read(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{tree}}")]).await?;
+                self.query(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{tree}}")]).await?;
             return Ok(Snapshot { tree: String::from_utf8_lossy(&tree).trim().to_owned(), commit });
         }
         // Prints nothing for a missing folder, and fails on a damaged mirror.
-        let entry = self.read(&["ls-tree", "-z", &commit, "--", root]).await?;
+        let entry = self.query(&["ls-tree", "-z", &commit, "--", root]).await?;
         let entry = String::from_utf8_lossy(&entry).into_owned();
         let tree = entry.strip_prefix("040000 tree ").and_then(|rest| rest.split('\t').next());
         tree.map(|tree| Snapshot { tree: tree.to_owned(), commit: commit.clone() })
-            .ok_or(NoSnapshot::NoFolder)
+            .ok_or(SnapshotError::MissingFolder)
     }
 
     /// Whether one commit is an ancestor of the other; `false` if the mirror lacks one.
-    pub(super) async fn is_ancestor(&self, before: &str, after: &str) -> bool {
-        self.read(&["merge-base", "--is-ancestor", before, after]).await.is_ok()
+    pub(super) async fn is_ancestor(&self, ancestor: &str, descendant: &str) -> bool {
+        self.query(&["merge-base", "--is-ancestor", ancestor, descendant]).await.is_ok()
     }
 
-    async fn read(&self, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
-        self.program.answer(self.program.local(arguments), ASK_MAX).await
+    async fn query(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
+        self.program.output(self.program.local_command(arguments), QUERY_TIMEOUT).await
     }
 
-    fn no_branch(&self, head: &Head) -> SourceError {
-        self.refused(&format!("it has no branch `{}`", head.name()))
+    fn missing_branch_error(&self, head: &Head) -> SourceError {
+        self.source_error(&format!("it has no branch `{}`", head.name()))
     }
 
-    pub(super) fn unavailable(&self, failure: &Failure) -> SourceError {
-        self.refused(&failure.text())
+    pub(super) fn failure_error(&self, error: &GitError) -> SourceError {
+        self.source_error(&error.describe())
     }
 
-    pub(super) fn refused(&self, reason: &str) -> SourceError {
-        refused(self.address, reason)
+    pub(super) fn source_error(&self, reason: &str) -> SourceError {
+        source_error(self.address, reason)
     }
 }
 
-fn refused(address: &Address, reason: &str) -> SourceError {
-    SourceError::Unavailable(format!("cannot read the repository {}: {reason}", address.shown))
+fn source_error(address: &RepositoryAddress, reason: &str) -> SourceError {
+    SourceError::Unavailable(format!("cannot read the repository {}: {reason}", address.display_url))
 }

@@ -4,24 +4,24 @@
 //! helpers. A file is read again only if its blob changed.
 
 mod address;
+mod cat_file;
 mod history;
 mod mirror;
-mod objects;
 mod own_files;
+mod pinned_remote;
 mod program;
-mod reach;
 mod user_config;
 
 use super::globs::{GlobSettings, Globs, Selection};
-use super::{ConnectorKind, OpenOptions, Opened, names};
-use address::Address;
+use super::{ConnectorKind, ConnectorResult, OpenOptions, names};
+use address::RepositoryAddress;
 use async_trait::async_trait;
+use cat_file::CatFileProcess;
 use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError};
-use history::{Dates, History};
-use mirror::{Head, Mirror, NoSnapshot, Snapshot};
-use objects::Objects;
+use history::{FileHistory, HistoryByPath};
+use mirror::{Head, Mirror, Snapshot, SnapshotError};
 use own_files::OwnFiles;
-use program::{Failure, UserOverrides};
+use program::{GitError, UserOverrides};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Files per prefetch of stored stamps.
-const PREFETCHED: usize = 256;
+const PREFETCH_PAGE: usize = 256;
 pub(super) const KIND: ConnectorKind = ConnectorKind {
     name: "git",
     summary: "files of a git repository",
@@ -40,9 +40,9 @@ pub(super) const KIND: ConnectorKind = ConnectorKind {
 /// First line of a Git LFS pointer, which replaces the content of a large file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 /// Environment variables that set the user's own ssh command.
-const OWN_SSH: [&str; 2] = ["GIT_SSH_COMMAND", "GIT_SSH"];
+const SSH_VARIABLES: [&str; 2] = ["GIT_SSH_COMMAND", "GIT_SSH"];
 /// Environment variables that set a proxy, as libcurl reads them.
-const OWN_PROXY: [&str; 5] = ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+const PROXY_VARIABLES: [&str; 5] = ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
 /// Settings of `[connectors.git.<name>]`.
 #[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
@@ -74,24 +74,24 @@ fn yes() -> bool {
     true
 }
 
-struct Git {
-    address: Address,
+struct GitConnector {
+    address: RepositoryAddress,
     branch: Option<String>,
     /// Without leading and trailing slashes.
     root: String,
     globs: Globs,
     shallow: bool,
     cache: PathBuf,
-    own: UserOverrides,
+    user_overrides: UserOverrides,
     document_bytes_max: u64,
     own_files: OwnFiles,
     /// Hash of the settings, part of the cursor: with other settings, other files may need their history.
     settings_stamp: String,
 }
 
-fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
+fn open(settings: &Value, options: OpenOptions<'_>) -> ConnectorResult {
     let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
-    let address = Address::parse(&settings.url, options.workspace_root)?;
+    let address = RepositoryAddress::parse(&settings.url, options.workspace_root)?;
     if let Some(branch) = settings.branch.as_deref().filter(|branch| !is_branch_name(branch)) {
         return Err(format!("branch: `{branch}` cannot be the name of one"));
     }
@@ -104,8 +104,8 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
         exclude: &settings.exclude_globs,
         include_sensitive_globs: &settings.include_sensitive_globs,
     };
-    let stamp = format!("{:?}", (&address.shown, &settings.branch, &parts, globs));
-    Ok(Arc::new(Git {
+    let stamp = format!("{:?}", (&address.display_url, &settings.branch, &parts, globs));
+    Ok(Arc::new(GitConnector {
         root: parts.join("/"),
         globs: Globs::new(globs)?,
         own_files: OwnFiles::find(&address, options.workspace_root, options.own_files),
@@ -113,9 +113,9 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
         branch: settings.branch,
         shallow: settings.shallow,
         cache: options.cache.join("repository.git"),
-        own: UserOverrides {
-            has_ssh: OWN_SSH.iter().any(|name| (options.environment)(name).is_some()),
-            has_proxy: OWN_PROXY
+        user_overrides: UserOverrides {
+            has_ssh: SSH_VARIABLES.iter().any(|name| (options.environment)(name).is_some()),
+            has_proxy: PROXY_VARIABLES
                 .iter()
                 .any(|name| (options.environment)(name).is_some_and(|value| !value.is_empty())),
         },
@@ -137,47 +137,47 @@ fn is_branch_name(name: &str) -> bool {
 }
 
 /// A file to read, since its fingerprint is not stored.
-struct Wanted {
+struct PendingFile {
     source_id: String,
     id: String,
     fingerprint: String,
 }
 
 /// Moves the files of a page that must be read to `files`; drops the others.
-fn keep_wanted(page: &mut Vec<(Vec<u8>, Wanted)>, files: &mut Files, sink: &Sink) {
+fn move_changed(page: &mut Vec<(Vec<u8>, PendingFile)>, files: &mut PendingFiles, sink: &Sink) {
     sink.prefetch(&page.iter().map(|(_, file)| file.source_id.as_str()).collect::<Vec<_>>());
     files.extend(page.drain(..).filter(|(_, file)| sink.wants(&file.source_id, &file.fingerprint)));
 }
 
 /// Files to read by their path below the root.
-type Files = BTreeMap<Vec<u8>, Wanted>;
+type PendingFiles = BTreeMap<Vec<u8>, PendingFile>;
 
 #[async_trait]
-impl Connector for Git {
+impl Connector for GitConnector {
     async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
         let mut mirror = self.mirror().await?;
         let head = mirror.head(self.branch.as_deref()).await?;
         if head == Head::Empty {
             // The repository was emptied, or another server answers: the documents stay.
             return match cursor {
-                Some(_) => Err(mirror.refused("it has no commits any more")),
+                Some(_) => Err(mirror.source_error("it has no commits any more")),
                 None => Ok(Pulled { cursor: None, listing: Listing::Partial }),
             };
         }
         mirror.update(&head).await?;
         let snapshot = self.snapshot(&mut mirror, &head).await?;
         let files = self
-            .wanted(&mirror, &head, &snapshot, sink)
+            .list_pending_files(&mirror, &head, &snapshot, sink)
             .await
-            .map_err(|failure| self.damaged(&mirror, &failure))?;
+            .map_err(|error| self.discard_damaged(&mirror, &error))?;
         if !files.is_empty() {
-            let before = self.resume(&mirror, cursor, &snapshot).await;
+            let before = self.resumable_commit(&mirror, cursor, &snapshot).await;
             let history = self
-                .history(&mirror, before, &snapshot, &files)
+                .read_history(&mirror, before, &snapshot, &files)
                 .await
-                .map_err(|failure| self.damaged(&mirror, &failure))?;
+                .map_err(|error| self.discard_damaged(&mirror, &error))?;
             self.fetch_missing(&mut mirror, &head, &files).await?;
-            self.send(&mirror, &head, files, history, sink).await?;
+            self.send_files(&mirror, &head, files, history, sink).await?;
         }
         let cursor = Cursor(format!("{} {}", snapshot.commit, self.settings_stamp));
         Ok(Pulled { cursor: Some(cursor), listing: Listing::Complete })
@@ -192,66 +192,66 @@ impl Connector for Git {
     }
 }
 
-impl Git {
+impl GitConnector {
     async fn mirror(&self) -> Result<Mirror<'_>, SourceError> {
-        Mirror::new(&self.cache, &self.address, self.shallow, self.own).await
+        Mirror::new(&self.cache, &self.address, self.shallow, self.user_overrides).await
     }
 
     /// The snapshot at the tip. It was listed completely once, so that damage is noticed before any file is reported.
     async fn snapshot(&self, mirror: &mut Mirror<'_>, head: &Head) -> Result<Snapshot, SourceError> {
-        match self.listed(mirror).await {
-            Err(NoSnapshot::Damaged(failure)) => {
+        match self.verified_snapshot(mirror).await {
+            Err(SnapshotError::Damaged(error)) => {
                 tracing::warn!(
-                    repository = self.address.shown,
-                    reason = failure.text(),
+                    repository = self.address.display_url,
+                    reason = error.describe(),
                     "the copy is made anew"
                 );
-                mirror.renew(head).await?;
+                mirror.recreate(head).await?;
             }
-            Err(NoSnapshot::NoFolder) => return Err(self.no_folder(mirror)),
+            Err(SnapshotError::MissingFolder) => return Err(self.missing_folder_error(mirror)),
             Ok(snapshot) => return Ok(snapshot),
         }
-        self.listed(mirror).await.map_err(|reason| match reason {
-            NoSnapshot::NoFolder => self.no_folder(mirror),
-            NoSnapshot::Damaged(failure) => mirror.unavailable(&failure),
+        self.verified_snapshot(mirror).await.map_err(|reason| match reason {
+            SnapshotError::MissingFolder => self.missing_folder_error(mirror),
+            SnapshotError::Damaged(error) => mirror.failure_error(&error),
         })
     }
 
-    async fn listed(&self, mirror: &Mirror<'_>) -> Result<Snapshot, NoSnapshot> {
+    async fn verified_snapshot(&self, mirror: &Mirror<'_>) -> Result<Snapshot, SnapshotError> {
         let snapshot = mirror.snapshot(&self.root).await?;
-        objects::list(&mirror.program, &snapshot.tree, |_| ()).await?;
+        cat_file::list_files(&mirror.program, &snapshot.tree, |_| ()).await?;
         Ok(snapshot)
     }
 
-    fn no_folder(&self, mirror: &Mirror<'_>) -> SourceError {
-        mirror.refused(&format!("it has no folder `{}`", self.root))
+    fn missing_folder_error(&self, mirror: &Mirror<'_>) -> SourceError {
+        mirror.source_error(&format!("it has no folder `{}`", self.root))
     }
 
     /// Discards a mirror that turns out to be damaged during a sync. No document is deleted; the next sync creates
     /// another mirror.
-    fn damaged(&self, mirror: &Mirror<'_>, failure: &Failure) -> SourceError {
+    fn discard_damaged(&self, mirror: &Mirror<'_>, error: &GitError) -> SourceError {
         let _ = mirror.discard();
-        mirror.refused(&format!(
+        mirror.source_error(&format!(
             "the copy of it was damaged and has been removed; sync again ({})",
-            failure.text()
+            error.describe()
         ))
     }
 
     /// Reports every file to the sink, and returns those that must be read.
-    async fn wanted(
+    async fn list_pending_files(
         &self,
         mirror: &Mirror<'_>,
         head: &Head,
         snapshot: &Snapshot,
         sink: &Sink,
-    ) -> Result<Files, Failure> {
-        let mut files = Files::new();
-        let mut page = Vec::with_capacity(PREFETCHED);
+    ) -> Result<PendingFiles, GitError> {
+        let mut files = PendingFiles::new();
+        let mut page = Vec::with_capacity(PREFETCH_PAGE);
         let mut total = 0;
         // Documents contain the repository and the branch, so fingerprints cover both.
-        let place = format!("{}\n{}", self.address.shown, head.name());
-        let place = &blake3::hash(place.as_bytes()).to_hex()[..8];
-        objects::list(&mirror.program, &snapshot.tree, |entry| {
+        let location_hash = format!("{}\n{}", self.address.display_url, head.name());
+        let location_hash = &blake3::hash(location_hash.as_bytes()).to_hex()[..8];
+        cat_file::list_files(&mirror.program, &snapshot.tree, |entry| {
             if self.own_files.contains(&self.full_path(entry.path)) {
                 return;
             }
@@ -262,21 +262,21 @@ impl Git {
                 Selection::Skip => return,
             }
             total += 1;
-            let fingerprint = format!("{}:{}:{place}", entry.id, entry.mode);
-            page.push((entry.path.to_vec(), Wanted { source_id, id: entry.id.to_owned(), fingerprint }));
-            if page.len() == PREFETCHED {
-                keep_wanted(&mut page, &mut files, sink);
+            let fingerprint = format!("{}:{}:{location_hash}", entry.id, entry.mode);
+            page.push((entry.path.to_vec(), PendingFile { source_id, id: entry.id.to_owned(), fingerprint }));
+            if page.len() == PREFETCH_PAGE {
+                move_changed(&mut page, &mut files, sink);
             }
         })
         .await?;
-        keep_wanted(&mut page, &mut files, sink);
+        move_changed(&mut page, &mut files, sink);
         sink.expect(total);
         Ok(files)
     }
 
     /// The commit of the last sync, if the history since then suffices: settings are the same and the commit is an
     /// ancestor.
-    async fn resume<'c>(
+    async fn resumable_commit<'c>(
         &self,
         mirror: &Mirror<'_>,
         cursor: Option<&'c Cursor>,
@@ -289,14 +289,14 @@ impl Git {
         usable.then_some(commit)
     }
 
-    async fn history(
+    async fn read_history(
         &self,
         mirror: &Mirror<'_>,
         before: Option<&str>,
         snapshot: &Snapshot,
-        files: &Files,
-    ) -> Result<History, Failure> {
-        let unknown = || files.keys().map(|path| (self.full_path(path), None)).collect::<History>();
+        files: &PendingFiles,
+    ) -> Result<HistoryByPath, GitError> {
+        let unknown = || files.keys().map(|path| (self.full_path(path), None)).collect::<HistoryByPath>();
         let mut history = unknown();
         history::read(&mirror.program, &snapshot.commit, before, &self.root, &mut history).await?;
         if before.is_some() && history.values().any(Option::is_none) {
@@ -311,45 +311,45 @@ impl Git {
         &self,
         mirror: &mut Mirror<'_>,
         head: &Head,
-        files: &Files,
+        files: &PendingFiles,
     ) -> Result<(), SourceError> {
-        if !mirror.partial {
+        if !mirror.is_partial {
             return Ok(());
         }
         let missing = async {
             let mut missing = BTreeSet::new();
-            let mut sizes = Objects::sizes(&mirror.program)?;
-            for wanted in files.values() {
-                if sizes.size(&wanted.id).await?.is_none() {
-                    missing.insert(wanted.id.clone());
+            let mut sizes = CatFileProcess::start_for_sizes(&mirror.program)?;
+            for file in files.values() {
+                if sizes.size(&file.id).await?.is_none() {
+                    missing.insert(file.id.clone());
                 }
             }
             sizes.finish().await.map(|()| missing)
         };
-        let missing = missing.await.map_err(|failure| self.damaged(mirror, &failure))?;
+        let missing = missing.await.map_err(|error| self.discard_damaged(mirror, &error))?;
         mirror.fetch_contents(&missing, head).await
     }
 
     /// Sends the files, one at a time.
-    async fn send(
+    async fn send_files(
         &self,
         mirror: &Mirror<'_>,
         head: &Head,
-        files: Files,
-        mut history: History,
+        files: PendingFiles,
+        mut history: HistoryByPath,
         sink: &Sink,
     ) -> Result<(), SourceError> {
-        let damaged = |failure: Failure| self.damaged(mirror, &failure);
-        let mut sizes = Objects::sizes(&mirror.program).map_err(damaged)?;
-        let mut contents = Objects::contents(&mirror.program).map_err(damaged)?;
-        for (path, wanted) in files {
+        let discard_damaged = |error: GitError| self.discard_damaged(mirror, &error);
+        let mut sizes = CatFileProcess::start_for_sizes(&mirror.program).map_err(discard_damaged)?;
+        let mut contents = CatFileProcess::start_for_contents(&mirror.program).map_err(discard_damaged)?;
+        for (path, file) in files {
             let full_path = self.full_path(&path);
-            let dates = history.remove(&full_path).flatten();
-            let size = sizes.size(&wanted.id).await.map_err(damaged)?.unwrap_or(0);
-            let read = if size > self.document_bytes_max {
-                Err(names::too_large(size, self.document_bytes_max))
+            let file_history = history.remove(&full_path).flatten();
+            let size = sizes.size(&file.id).await.map_err(discard_damaged)?.unwrap_or(0);
+            let content = if size > self.document_bytes_max {
+                Err(names::too_large_reason(size, self.document_bytes_max))
             } else {
-                match contents.content(&wanted.id).await.map_err(damaged)? {
+                match contents.content(&file.id).await.map_err(discard_damaged)? {
                     None => Err("the repository does not have its content".to_owned()),
                     Some(bytes) if bytes.starts_with(LFS_POINTER) => {
                         Err("it is in Git LFS; the repository has only a pointer to it".to_owned())
@@ -357,42 +357,44 @@ impl Git {
                     Some(bytes) => Ok(bytes),
                 }
             };
-            let change = match read {
-                Ok(bytes) => Change::Upsert(Box::new(self.document(wanted, head, &full_path, bytes, dates))),
-                Err(reason) => Change::Unreadable { source_id: wanted.source_id, reason },
+            let change = match content {
+                Ok(bytes) => {
+                    Change::Upsert(Box::new(self.document(file, head, &full_path, bytes, file_history)))
+                }
+                Err(reason) => Change::Unreadable { source_id: file.source_id, reason },
             };
             sink.send(change).await?;
         }
-        contents.finish().await.map_err(damaged)?;
-        sizes.finish().await.map_err(damaged)
+        contents.finish().await.map_err(discard_damaged)?;
+        sizes.finish().await.map_err(discard_damaged)
     }
 
     fn document(
         &self,
-        wanted: Wanted,
+        file: PendingFile,
         head: &Head,
         full_path: &[u8],
         bytes: Vec<u8>,
-        dates: Option<Dates>,
+        history: Option<FileHistory>,
     ) -> Document {
         let mut metadata = Map::new();
-        metadata.insert("repository".to_owned(), json!(self.address.shown));
+        metadata.insert("repository".to_owned(), json!(self.address.display_url));
         metadata.insert("branch".to_owned(), json!(head.name()));
-        if let Some(dates) = &dates {
-            metadata.insert("commit".to_owned(), json!(dates.commit));
+        if let Some(history) = &history {
+            metadata.insert("commit".to_owned(), json!(history.commit));
         }
         Document {
-            source_id: wanted.source_id,
+            source_id: file.source_id,
             source_url: self.address.web_url(head.name(), full_path),
             title: None,
-            created_at: dates.as_ref().map(|dates| dates.created_at),
-            updated_at: dates.as_ref().map(|dates| dates.updated_at),
-            author: dates.map(|dates| dates.author).filter(|author| !author.is_empty()),
+            created_at: history.as_ref().map(|history| history.created_at),
+            updated_at: history.as_ref().map(|history| history.updated_at),
+            author: history.map(|history| history.author).filter(|author| !author.is_empty()),
             content_type: None,
             content: Content::Bytes(bytes),
             metadata,
             tags: Vec::new(),
-            fingerprint: Some(wanted.fingerprint),
+            fingerprint: Some(file.fingerprint),
         }
     }
 

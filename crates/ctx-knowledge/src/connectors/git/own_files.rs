@@ -3,7 +3,7 @@
 //! The repository is recognised without `git`: by the paths of its folders, and by the `url` of `origin`, which is
 //! read from its configuration and used for nothing else.
 
-use super::address::{Address, Transport};
+use super::address::{GitTransport, RepositoryAddress};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,9 @@ pub(super) struct OwnFiles(Vec<Vec<u8>>);
 
 impl OwnFiles {
     /// The own files in the repository at this address; none unless the workspace is in it.
-    pub(super) fn find(address: &Address, workspace_root: &Path, own_files: &[PathBuf]) -> Self {
-        let Some(checkout) = Checkout::around(workspace_root).filter(|checkout| checkout.is_of(address))
+    pub(super) fn find(address: &RepositoryAddress, workspace_root: &Path, own_files: &[PathBuf]) -> Self {
+        let Some(checkout) =
+            Checkout::containing(workspace_root).filter(|checkout| checkout.is_checkout_of(address))
         else {
             return Self::default();
         };
@@ -35,12 +36,12 @@ impl OwnFiles {
 
     /// Whether a path from the top of the repository is one of them, or below one.
     pub(super) fn contains(&self, path: &[u8]) -> bool {
-        let is_below = |own: &Vec<u8>| path.strip_prefix(own.as_slice()).is_some_and(is_end_or_below);
+        let is_below = |own: &Vec<u8>| path.strip_prefix(own.as_slice()).is_some_and(is_same_or_below);
         self.0.iter().any(is_below)
     }
 }
 
-fn is_end_or_below(rest: &[u8]) -> bool {
+fn is_same_or_below(rest: &[u8]) -> bool {
     rest.is_empty() || rest.starts_with(b"/")
 }
 
@@ -48,24 +49,26 @@ fn is_end_or_below(rest: &[u8]) -> bool {
 struct Checkout {
     top: PathBuf,
     /// The git directory, which several working trees may share.
-    repository: PathBuf,
+    git_directory: PathBuf,
 }
 
 impl Checkout {
-    fn around(workspace_root: &Path) -> Option<Self> {
+    fn containing(workspace_root: &Path) -> Option<Self> {
         let root = fs::canonicalize(workspace_root).ok()?;
         let top = root.ancestors().find(|folder| fs::symlink_metadata(folder.join(".git")).is_ok())?;
-        Some(Self { top: top.to_owned(), repository: repository(&top.join(".git"))? })
+        Some(Self { top: top.to_owned(), git_directory: git_directory(&top.join(".git"))? })
     }
 
-    fn is_of(&self, address: &Address) -> bool {
-        let is_here = address.transport == Transport::Local && self.is_at(Path::new(local(&address.url)));
+    fn is_checkout_of(&self, address: &RepositoryAddress) -> bool {
+        let is_here =
+            address.transport == GitTransport::Local && self.is_at(Path::new(local_path(&address.url)));
         is_here || self.origin().is_some_and(|origin| self.is_same_remote(&origin, &address.url))
     }
 
     /// Whether the repository or its working tree is at this path, or the repository is below it as `.git`.
     fn is_at(&self, path: &Path) -> bool {
-        let is_repository = |path: PathBuf| fs::canonicalize(path).is_ok_and(|path| path == self.repository);
+        let is_repository =
+            |path: PathBuf| fs::canonicalize(path).is_ok_and(|path| path == self.git_directory);
         is_repository(path.to_owned()) || is_repository(path.join(".git")) || {
             fs::canonicalize(path).is_ok_and(|path| path == self.top)
         }
@@ -75,7 +78,7 @@ impl Checkout {
         match (host_and_path(origin), host_and_path(url)) {
             (Some(origin), Some(url)) => origin.eq_ignore_ascii_case(&url),
             (None, None) => {
-                let canonical = |path: &str| fs::canonicalize(self.top.join(local(path))).ok();
+                let canonical = |path: &str| fs::canonicalize(self.top.join(local_path(path))).ok();
                 canonical(origin).is_some_and(|origin| canonical(url) == Some(origin))
             }
             _ => false,
@@ -85,7 +88,7 @@ impl Checkout {
     /// The `url` of `[remote "origin"]`.
     fn origin(&self) -> Option<String> {
         let mut text = Vec::new();
-        let config = File::open(self.repository.join("config")).ok()?;
+        let config = File::open(self.git_directory.join("config")).ok()?;
         config.take(CONFIG_BYTES_MAX).read_to_end(&mut text).ok()?;
         let text = String::from_utf8_lossy(&text);
         let mut is_origin = false;
@@ -104,22 +107,22 @@ impl Checkout {
 }
 
 /// The git directory of a `.git`: the folder itself, or the one that a file names.
-fn repository(git: &Path) -> Option<PathBuf> {
+fn git_directory(git: &Path) -> Option<PathBuf> {
     if git.is_dir() {
         return fs::canonicalize(git).ok();
     }
-    let named = |file: &Path| {
+    let read_pointer = |file: &Path| {
         let mut text = String::new();
         File::open(file).ok()?.take(CONFIG_BYTES_MAX).read_to_string(&mut text).ok()?;
         Some(text.trim().trim_start_matches("gitdir:").trim().to_owned())
     };
-    let folder = git.parent()?.join(named(git)?);
-    let shared = named(&folder.join("commondir")).map(|shared| folder.join(shared));
+    let folder = git.parent()?.join(read_pointer(git)?);
+    let shared = read_pointer(&folder.join("commondir")).map(|shared| folder.join(shared));
     fs::canonicalize(shared.unwrap_or(folder)).ok()
 }
 
 /// The path of a local URL.
-fn local(url: &str) -> &str {
+fn local_path(url: &str) -> &str {
     url.strip_prefix(FILE_SCHEME).unwrap_or(url)
 }
 
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remote_is_the_same_however_it_is_written() {
+    fn spellings_of_a_remote_url_are_equal() {
         let same = Some("github.com/acme/docs".to_owned());
         for url in [
             "https://github.com/acme/docs.git",

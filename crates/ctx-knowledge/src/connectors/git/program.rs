@@ -4,8 +4,8 @@
 //! Settings and credentials are in the child's environment, which other users cannot see, and not in its arguments.
 //! Commands that read the mirror know no remote, so they cannot use the network.
 
-use super::address::{Address, Transport};
-use super::reach::Remote;
+use super::address::{GitTransport, RepositoryAddress};
+use super::pinned_remote::PinnedRemote;
 use super::user_config::UserConfig;
 use ctx_core::{Redactor, Secret};
 use std::collections::VecDeque;
@@ -20,14 +20,14 @@ use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Name of the remote, in the child's configuration only.
-pub(super) const REMOTE: &str = "ctx";
+pub(super) const REMOTE_NAME: &str = "ctx";
 
 /// Maximum time of a fetch without output.
-const SILENCE_MAX: Duration = Duration::from_secs(300);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Maximum time of a fetch.
-const FETCH_MAX: Duration = Duration::from_secs(3600);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Timeout of a local command that touches neither the mirror nor the remote.
-const LOCAL_MAX: Duration = Duration::from_secs(20);
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum bytes of stderr that are kept, from its end.
 const STDERR_BYTES_MAX: usize = 8 << 10;
 /// Maximum bytes of stdout that are kept.
@@ -41,7 +41,7 @@ const LOW_SPEED: [(&str, &str); 2] = [("http.lowSpeedLimit", "1"), ("http.lowSpe
 
 /// Settings of every command; they override any config file. The user's and the system's config files are not read:
 /// their allow-listed keys are passed one by one ([`UserConfig`]).
-const CONFIG: &[(&str, &str)] = &[
+const FIXED_CONFIG: &[(&str, &str)] = &[
     ("core.attributesFile", "/dev/null"),
     ("core.excludesFile", "/dev/null"),
     ("core.alternateRefsCommand", "false"),
@@ -66,7 +66,7 @@ const CONFIG: &[(&str, &str)] = &[
 ];
 
 /// Environment variables that are removed: they point git to other files, or enable tracing.
-const REMOVED: &[&str] = &[
+const REMOVED_VARIABLES: &[&str] = &[
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_ATTR_SOURCE",
     "GIT_COMMON_DIR",
@@ -97,7 +97,7 @@ const REMOVED: &[&str] = &[
 ];
 
 /// Environment variables of every command.
-const VARIABLES: &[(&str, &str)] = &[
+const FIXED_VARIABLES: &[(&str, &str)] = &[
     ("GIT_ATTR_NOSYSTEM", "1"),
     // Set and empty: disables the askpass program of the configuration and of the desktop.
     ("GIT_ASKPASS", ""),
@@ -117,7 +117,7 @@ const VARIABLES: &[(&str, &str)] = &[
 ];
 
 /// An ssh command that never prompts, and detects a dead connection.
-const SSH: &str =
+const SSH_COMMAND: &str =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 -o ServerAliveCountMax=4";
 
 /// A credential helper that prints the user name and password of the child's environment.
@@ -126,37 +126,39 @@ const CREDENTIAL_HELPER: &str = "!f() { test \"$1\" = get && \
 
 /// Why a git command failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum GitError {
     /// The program is not installed.
-    Missing,
+    NotInstalled,
     /// Timeout.
-    Late,
+    TimedOut,
     /// The address of the remote is forbidden by the SSRF policy or cannot be resolved; the reason.
     Unreachable(String),
     /// git failed, or printed something unusable; the message, with secrets masked.
-    Said(String),
+    Failed(String),
     /// Starting the process, or reading or writing its pipes, failed.
     Io(io::Error),
 }
 
-impl Failure {
+impl GitError {
     /// The reason in one line.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
-            Self::Missing => "the program `git` is not on the PATH; install git 2.37 or later".to_owned(),
-            Self::Late => "it took too long".to_owned(),
+            Self::NotInstalled => {
+                "the program `git` is not on the PATH; install git 2.37 or later".to_owned()
+            }
+            Self::TimedOut => "it took too long".to_owned(),
             Self::Unreachable(why) => why.clone(),
-            Self::Said(said) => telling_line(said),
+            Self::Failed(message) => informative_line(message),
             Self::Io(error) => format!("git could not be used: {error}"),
         }
     }
 
-    pub(super) fn says(&self, part: &str) -> bool {
-        matches!(self, Self::Said(said) if said.contains(part))
+    pub(super) fn mentions(&self, part: &str) -> bool {
+        matches!(self, Self::Failed(message) if message.contains(part))
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for GitError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -173,38 +175,43 @@ pub(super) struct UserOverrides {
 
 /// Runs git commands for one source.
 #[derive(Clone, Debug)]
-pub(super) struct Program {
+pub(super) struct GitProgram {
     folder: PathBuf,
-    address: Address,
+    address: RepositoryAddress,
     redactor: Redactor,
     /// Allow-listed settings of the user's own git configuration.
-    user: UserConfig,
+    user_config: UserConfig,
     /// File for `GIT_CONFIG_GLOBAL`, in place of the user's own. Needed for `safe.directory`: the `git-upload-pack`
     /// that serves a local repository does not inherit `GIT_CONFIG_COUNT`.
     global_config: Option<PathBuf>,
     /// The user's own configuration and environment variables.
-    own: UserOverrides,
+    user_overrides: UserOverrides,
     /// URL and pinned addresses of the remote, after redirects; `None` until first resolved.
-    remote: Arc<Mutex<Option<Remote>>>,
+    remote: Arc<Mutex<Option<PinnedRemote>>>,
 }
 
-impl Program {
-    /// `own`: what the environment variables set.
-    pub(super) fn new(folder: &Path, address: &Address, user: UserConfig, own: UserOverrides) -> Self {
-        let login = address.login.iter();
-        let secrets = login.flat_map(|login| match &login.password {
+impl GitProgram {
+    /// `user_overrides`: what the environment variables set.
+    pub(super) fn new(
+        folder: &Path,
+        address: &RepositoryAddress,
+        user_config: UserConfig,
+        user_overrides: UserOverrides,
+    ) -> Self {
+        let credentials = address.credentials.iter();
+        let secrets = credentials.flat_map(|credentials| match &credentials.password {
             Some(password) => vec![password.clone()],
             // A user name without a password may be a token.
-            None => vec![Secret::new(login.username.clone())],
+            None => vec![Secret::new(credentials.username.clone())],
         });
         let query = address.url.split_once('?').map(|(_, query)| Secret::new(query));
         let redactor = Redactor::new(secrets.chain(query));
-        let own = UserOverrides {
-            has_ssh: own.has_ssh || user.has_ssh_command(),
-            has_proxy: own.has_proxy || user.has_proxy(),
+        let user_overrides = UserOverrides {
+            has_ssh: user_overrides.has_ssh || user_config.has_ssh_command(),
+            has_proxy: user_overrides.has_proxy || user_config.has_proxy(),
         };
         let (folder, address, remote) = (folder.to_owned(), address.clone(), Arc::default());
-        Self { folder, address, redactor, user, global_config: None, own, remote }
+        Self { folder, address, redactor, user_config, global_config: None, user_overrides, remote }
     }
 
     /// Sets the file that every command reads in place of the user's global config.
@@ -214,10 +221,11 @@ impl Program {
     }
 
     /// Checks the remote against the SSRF policy and resolves its addresses, once.
-    async fn resolve_remote(&self) -> Result<(), Failure> {
+    async fn resolve_remote(&self) -> Result<(), GitError> {
         if self.resolved_remote().is_none() {
-            let found =
-                Remote::of_address(&self.address, self.own.has_proxy).await.map_err(Failure::Unreachable)?;
+            let found = PinnedRemote::resolve(&self.address, self.user_overrides.has_proxy)
+                .await
+                .map_err(GitError::Unreachable)?;
             *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         }
         Ok(())
@@ -225,11 +233,12 @@ impl Program {
 
     /// After a command failed with an HTTP redirect: resolves the new location of the remote. Returns whether there is
     /// one.
-    async fn resolve_redirect(&self, failure: &Failure) -> Result<bool, Failure> {
-        let Some(remote) = self.resolved_remote().filter(|_| failure.says("returned error: 30")) else {
+    async fn resolve_redirect(&self, error: &GitError) -> Result<bool, GitError> {
+        let Some(remote) = self.resolved_remote().filter(|_| error.mentions("returned error: 30")) else {
             return Ok(false);
         };
-        let moved = remote.follow_redirects(self.own.has_proxy).await.map_err(Failure::Unreachable)?;
+        let moved =
+            remote.follow_redirects(self.user_overrides.has_proxy).await.map_err(GitError::Unreachable)?;
         let has_moved = moved.is_some();
         if has_moved {
             *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = moved;
@@ -237,55 +246,62 @@ impl Program {
         Ok(has_moved)
     }
 
-    fn resolved_remote(&self) -> Option<Remote> {
+    fn resolved_remote(&self) -> Option<PinnedRemote> {
         self.remote.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A command that reads the mirror and knows no remote.
-    pub(super) fn local<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
+    pub(super) fn local_command<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
         self.command(arguments, &[])
     }
 
     /// A command that may contact the remote; `filter` leaves blobs there until they are needed (partial clone).
-    fn remote<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>, filter: bool) -> Command {
+    fn remote_command<I: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = I>,
+        filter: bool,
+    ) -> Command {
         let remote = self.resolved_remote();
         let url = remote.as_ref().map_or(&self.address.url, |remote| &remote.url);
         // A header without a URL scope is meant for the configured origin. Scoped ones (`http.<url>.extraHeader`) are
         // matched by git.
         let is_redirected = !is_same_origin(url, &self.address.url);
         let own_settings =
-            self.user.settings.iter().filter(|(key, _)| !is_redirected || !is_unscoped_header(key));
+            self.user_config.settings.iter().filter(|(key, _)| !is_redirected || !is_unscoped_header(key));
         let mut config: Vec<(String, String)> = own_settings.cloned().collect();
-        config.push((format!("remote.{REMOTE}.url"), url.clone()));
+        config.push((format!("remote.{REMOTE_NAME}.url"), url.clone()));
         // Git has no SSRF checks: pin the resolved addresses, and follow redirects ourselves.
         config.push(("http.followRedirects".to_owned(), "false".to_owned()));
-        config.extend(remote.and_then(|remote| Some(("http.curloptResolve".to_owned(), remote.pin?))));
+        config.extend(
+            remote.and_then(|remote| Some(("http.curloptResolve".to_owned(), remote.curlopt_resolve?))),
+        );
         if filter {
-            config.push((format!("remote.{REMOTE}.promisor"), "true".to_owned()));
-            config.push((format!("remote.{REMOTE}.partialclonefilter"), "blob:none".to_owned()));
+            config.push((format!("remote.{REMOTE_NAME}.promisor"), "true".to_owned()));
+            config.push((format!("remote.{REMOTE_NAME}.partialclonefilter"), "blob:none".to_owned()));
         }
         config.extend(LOW_SPEED.map(|(key, value)| (key.to_owned(), value.to_owned())));
-        let login = self.address.login.as_ref();
-        if let Some(login) = login {
-            config.push((format!("credential.{}.username", login.scope), login.username.clone()));
-            if login.password.is_some() {
+        let credentials = self.address.credentials.as_ref();
+        if let Some(credentials) = credentials {
+            config.push((format!("credential.{}.username", credentials.scope), credentials.username.clone()));
+            if credentials.password.is_some() {
                 // No other helper is asked for the password, or told to store it.
                 config.push(("credential.helper".to_owned(), String::new()));
-                config.push((format!("credential.{}.helper", login.scope), CREDENTIAL_HELPER.to_owned()));
+                config
+                    .push((format!("credential.{}.helper", credentials.scope), CREDENTIAL_HELPER.to_owned()));
             }
         }
         let mut command = self.command(arguments, &config);
-        if let Some((login, password)) =
-            login.and_then(|login| login.password.as_ref().map(|password| (login, password)))
+        if let Some((credentials, password)) = credentials
+            .and_then(|credentials| credentials.password.as_ref().map(|password| (credentials, password)))
         {
-            command.env("CTX_GIT_USERNAME", &login.username).env("CTX_GIT_PASSWORD", password.expose());
+            command.env("CTX_GIT_USERNAME", &credentials.username).env("CTX_GIT_PASSWORD", password.expose());
         }
         // `insteadOf` may rewrite the URL to another host, but never to a program or a file.
         let protocols =
-            if self.address.transport == Transport::Local { "file" } else { "http:https:ssh:git" };
+            if self.address.transport == GitTransport::Local { "file" } else { "http:https:ssh:git" };
         command.env("GIT_ALLOW_PROTOCOL", protocols);
-        if !self.own.has_ssh {
-            command.env("GIT_SSH_COMMAND", SSH);
+        if !self.user_overrides.has_ssh {
+            command.env("GIT_SSH_COMMAND", SSH_COMMAND);
         }
         command
     }
@@ -299,7 +315,7 @@ impl Program {
         command.env("GIT_DIR", &self.folder);
         let global = self.global_config.as_deref().unwrap_or(Path::new("/dev/null"));
         command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", global);
-        let fixed = CONFIG.iter().map(|(key, value)| (*key, *value));
+        let fixed = FIXED_CONFIG.iter().map(|(key, value)| (*key, *value));
         let all = fixed.chain(config.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         let mut count = 0;
         for (key, value) in all {
@@ -312,10 +328,10 @@ impl Program {
     }
 
     /// The output of a command, up to [`OUTPUT_BYTES_MAX`].
-    pub(super) async fn answer(&self, command: Command, within: Duration) -> Result<Vec<u8>, Failure> {
-        let (status, printed, said) = collect_output(command, within).await?;
-        self.judge(status, &said)?;
-        Ok(printed)
+    pub(super) async fn output(&self, command: Command, within: Duration) -> Result<Vec<u8>, GitError> {
+        let (status, stdout_bytes, stderr_bytes) = collect_output(command, within).await?;
+        self.check_status(status, &stderr_bytes)?;
+        Ok(stdout_bytes)
     }
 
     /// Output of a command that queries the remote; retried once at the new location after a redirect.
@@ -323,58 +339,59 @@ impl Program {
         &self,
         arguments: &[&str],
         within: Duration,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, GitError> {
         self.resolve_remote().await?;
-        match self.answer(self.remote(arguments, false), within).await {
-            Err(failure) if self.resolve_redirect(&failure).await? => {
-                self.answer(self.remote(arguments, false), within).await
+        match self.output(self.remote_command(arguments, false), within).await {
+            Err(error) if self.resolve_redirect(&error).await? => {
+                self.output(self.remote_command(arguments, false), within).await
             }
             answer => answer,
         }
     }
 
     /// Fetches from the remote; retried once at the new location after a redirect.
-    pub(super) async fn fetch(&self, arguments: &[&str], filter: bool, input: &[u8]) -> Result<(), Failure> {
+    pub(super) async fn fetch(&self, arguments: &[&str], filter: bool, input: &[u8]) -> Result<(), GitError> {
         self.resolve_remote().await?;
-        match self.fetch_once(self.remote(arguments, filter), input).await {
-            Err(failure) if self.resolve_redirect(&failure).await? => {
-                self.fetch_once(self.remote(arguments, filter), input).await
+        match self.fetch_once(self.remote_command(arguments, filter), input).await {
+            Err(error) if self.resolve_redirect(&error).await? => {
+                self.fetch_once(self.remote_command(arguments, filter), input).await
             }
-            fetched => fetched,
+            result => result,
         }
     }
 
     /// Runs a fetch for as long as it makes progress; `input` is written to its stdin.
-    async fn fetch_once(&self, mut command: Command, input: &[u8]) -> Result<(), Failure> {
+    async fn fetch_once(&self, mut command: Command, input: &[u8]) -> Result<(), GitError> {
         command.stdout(Stdio::null()).stdin(Stdio::piped());
-        let mut running = Running::start(command)?;
+        let mut running = RunningCommand::start(command)?;
         let (stdin, stderr) = (running.child.stdin.take(), running.child.stderr.take());
-        let until = Instant::now() + FETCH_MAX;
+        let deadline = Instant::now() + FETCH_TIMEOUT;
         let write = async {
             if let Some(mut stdin) = stdin {
                 // Ignored: if git exits early, its stderr says why.
                 let _ = stdin.write_all(input).await;
             }
         };
-        let both = async { tokio::join!(write, tail(stderr, until, SILENCE_MAX)) };
-        let ((), said) = timeout_at(until, both).await.map_err(|_| Failure::Late)?;
-        let said = said?;
-        let status = timeout(SILENCE_MAX, running.child.wait()).await.map_err(|_| Failure::Late)??;
-        self.judge(status, &said)
+        let both = async { tokio::join!(write, read_stderr_tail(stderr, deadline, SILENCE_TIMEOUT)) };
+        let ((), stderr_bytes) = timeout_at(deadline, both).await.map_err(|_| GitError::TimedOut)?;
+        let stderr_bytes = stderr_bytes?;
+        let status =
+            timeout(SILENCE_TIMEOUT, running.child.wait()).await.map_err(|_| GitError::TimedOut)??;
+        self.check_status(status, &stderr_bytes)
     }
 
     /// Starts a command whose stdout is read as a stream.
-    pub(super) fn start(&self, mut command: Command) -> Result<Running, Failure> {
+    pub(super) fn start(&self, mut command: Command) -> Result<RunningCommand, GitError> {
         // Discarded: git would block on a full pipe that nobody reads.
         command.stderr(Stdio::null());
-        Running::start(command)
+        RunningCommand::start(command)
     }
 
-    fn judge(&self, status: ExitStatus, said: &[u8]) -> Result<(), Failure> {
+    fn check_status(&self, status: ExitStatus, stderr_bytes: &[u8]) -> Result<(), GitError> {
         if status.success() {
             return Ok(());
         }
-        Err(Failure::Said(self.redactor.text(String::from_utf8_lossy(said).into_owned())))
+        Err(GitError::Failed(self.redactor.text(String::from_utf8_lossy(stderr_bytes).into_owned())))
     }
 }
 
@@ -396,19 +413,19 @@ pub(super) fn base_command<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = 
     // A process group of its own: it is killed together with its children, and Ctrl-C reaches only ctx.
     #[cfg(unix)]
     command.process_group(0);
-    REMOVED.iter().for_each(|name| {
+    REMOVED_VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });
-    command.envs(VARIABLES.iter().copied());
+    command.envs(FIXED_VARIABLES.iter().copied());
     command
 }
 
 /// Output of a local command that touches neither the mirror nor the remote.
-pub(super) async fn run_local(command: Command) -> Result<Vec<u8>, Failure> {
-    let (status, printed, said) = collect_output(command, LOCAL_MAX).await?;
+pub(super) async fn run_local(command: Command) -> Result<Vec<u8>, GitError> {
+    let (status, stdout_bytes, stderr_bytes) = collect_output(command, LOCAL_TIMEOUT).await?;
     match status.success() {
-        true => Ok(printed),
-        false => Err(Failure::Said(String::from_utf8_lossy(&said).into_owned())),
+        true => Ok(stdout_bytes),
+        false => Err(GitError::Failed(String::from_utf8_lossy(&stderr_bytes).into_owned())),
     }
 }
 
@@ -416,39 +433,41 @@ pub(super) async fn run_local(command: Command) -> Result<Vec<u8>, Failure> {
 async fn collect_output(
     command: Command,
     within: Duration,
-) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), Failure> {
-    let mut running = Running::start(command)?;
+) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), GitError> {
+    let mut running = RunningCommand::start(command)?;
     let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
-    let until = Instant::now() + within;
-    let both = async { tokio::join!(read_bounded(stdout, OUTPUT_BYTES_MAX), tail(stderr, until, within)) };
-    let (printed, said) = timeout_at(until, both).await.map_err(|_| Failure::Late)?;
-    let status = timeout_at(until, running.child.wait()).await.map_err(|_| Failure::Late)??;
-    Ok((status, printed?, said?))
+    let deadline = Instant::now() + within;
+    let both = async {
+        tokio::join!(read_bounded(stdout, OUTPUT_BYTES_MAX), read_stderr_tail(stderr, deadline, within))
+    };
+    let (stdout_bytes, stderr_bytes) = timeout_at(deadline, both).await.map_err(|_| GitError::TimedOut)?;
+    let status = timeout_at(deadline, running.child.wait()).await.map_err(|_| GitError::TimedOut)??;
+    Ok((status, stdout_bytes?, stderr_bytes?))
 }
 
 /// A running git command; it and its children are killed on drop.
-pub(super) struct Running {
+pub(super) struct RunningCommand {
     pub(super) child: Child,
 }
 
-impl Running {
-    fn start(mut command: Command) -> Result<Self, Failure> {
+impl RunningCommand {
+    fn start(mut command: Command) -> Result<Self, GitError> {
         match command.spawn() {
             Ok(child) => Ok(Self { child }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::Missing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(GitError::NotInstalled),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Waits for the process to exit successfully.
-    pub(super) async fn finish(mut self) -> Result<(), Failure> {
+    pub(super) async fn finish(mut self) -> Result<(), GitError> {
         drop(self.child.stdin.take());
-        let status = timeout(SILENCE_MAX, self.child.wait()).await.map_err(|_| Failure::Late)??;
-        if status.success() { Ok(()) } else { Err(Failure::Said(String::new())) }
+        let status = timeout(SILENCE_TIMEOUT, self.child.wait()).await.map_err(|_| GitError::TimedOut)??;
+        if status.success() { Ok(()) } else { Err(GitError::Failed(String::new())) }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         // A process without an id has already exited and been reaped.
         #[cfg(unix)]
@@ -471,25 +490,30 @@ async fn read_bounded(from: Option<impl AsyncRead + Unpin>, bytes_max: u64) -> i
     Ok(bytes)
 }
 
-/// The end of stderr. Fails after `silence` without output, or at `until`.
-async fn tail(from: Option<ChildStderr>, until: Instant, silence: Duration) -> Result<Vec<u8>, Failure> {
+/// The end of stderr. Fails after `silence` without output, or at `deadline`.
+async fn read_stderr_tail(
+    from: Option<ChildStderr>,
+    deadline: Instant,
+    silence: Duration,
+) -> Result<Vec<u8>, GitError> {
     let Some(mut from) = from else { return Ok(Vec::new()) };
-    let mut kept = VecDeque::with_capacity(STDERR_BYTES_MAX);
+    let mut tail = VecDeque::with_capacity(STDERR_BYTES_MAX);
     let mut buffer = [0; 1024];
     loop {
-        let patience = until.min(Instant::now() + silence);
-        let count = timeout_at(patience, from.read(&mut buffer)).await.map_err(|_| Failure::Late)??;
+        let silence_deadline = deadline.min(Instant::now() + silence);
+        let count =
+            timeout_at(silence_deadline, from.read(&mut buffer)).await.map_err(|_| GitError::TimedOut)??;
         if count == 0 {
-            return Ok(kept.into());
+            return Ok(tail.into());
         }
-        kept.extend(&buffer[..count]);
-        kept.drain(..kept.len().saturating_sub(STDERR_BYTES_MAX));
+        tail.extend(&buffer[..count]);
+        tail.drain(..tail.len().saturating_sub(STDERR_BYTES_MAX));
     }
 }
 
 /// The most informative line of git's stderr.
-fn telling_line(said: &str) -> String {
-    let lines: Vec<&str> = said
+fn informative_line(stderr: &str) -> String {
+    let lines: Vec<&str> = stderr
         .split(['\n', '\r'])
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with("warning: "))
@@ -518,8 +542,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_telling_line_is_found_among_the_others() {
-        for (said, expected) in [
+    fn the_most_informative_line_of_stderr_is_found() {
+        for (stderr, expected) in [
             ("fatal: repository 'https://h/x/' not found\n", "repository 'https://h/x/' not found"),
             (
                 "Receiving objects:  10%\rReceiving objects:  20%\rfatal: early EOF\nfatal: index-pack failed",
@@ -533,9 +557,9 @@ mod tests {
             ("warning: x\nsomething else", "something else"),
             ("", "git failed and did not say why"),
         ] {
-            assert_eq!(telling_line(said), expected);
+            assert_eq!(informative_line(stderr), expected);
         }
         let asked = "fatal: could not read Username for 'https://h': terminal prompts disabled";
-        assert!(telling_line(asked).contains("credential helper"));
+        assert!(informative_line(asked).contains("credential helper"));
     }
 }

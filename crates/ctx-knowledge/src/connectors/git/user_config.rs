@@ -1,7 +1,7 @@
 //! Allow-list of the user's own git configuration: credential helpers, proxies, TLS, ssh and `insteadOf` rewrites.
 //! Every other setting is fixed by [`super::program`]; configuration inside a repository is never read.
 
-use super::program::{Failure, base_command, run_local};
+use super::program::{GitError, base_command, run_local};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -25,19 +25,19 @@ pub(super) struct UserConfig {
 
 impl UserConfig {
     /// Runs `git config --list` outside any repository. If git fails, the result is empty.
-    pub(super) async fn read() -> Result<Self, Failure> {
+    pub(super) async fn read() -> Result<Self, GitError> {
         let mut command = base_command(["config", "--list", "-z", "--includes"]);
         // No repository there, so git reads only the user's and the system's files.
         command.env("GIT_DIR", NO_REPOSITORY).env_remove("GIT_CONFIG_COUNT");
         match run_local(command).await {
-            Ok(printed) => Ok(Self::parse(&printed)),
-            Err(Failure::Said(_)) => Ok(Self::default()),
-            Err(failure) => Err(failure),
+            Ok(listing) => Ok(Self::parse(&listing)),
+            Err(GitError::Failed(_)) => Ok(Self::default()),
+            Err(error) => Err(error),
         }
     }
 
-    fn parse(printed: &[u8]) -> Self {
-        let entries = printed.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok());
+    fn parse(listing: &[u8]) -> Self {
+        let entries = listing.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok());
         // A key without a value means `true`.
         let pairs = entries.map(|entry| entry.split_once('\n').unwrap_or((entry, "true")));
         let mut config = Self::default();
@@ -96,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_fetch_needs_of_the_user_is_taken_over() {
-        let printed = b"user.name\nx\0credential.helper\nstore\0credential.https://h.helper\n!f() { :; }\0\
+    fn only_settings_that_a_fetch_needs_are_allowed() {
+        let listing = b"user.name\nx\0credential.helper\nstore\0credential.https://h.helper\n!f() { :; }\0\
             core.sshCommand\nssh -i key\0core.fsmonitor\nevil\0core.hooksPath\nevil\0core.gitProxy\nevil\0\
             remote.ctx.uploadpack\nevil\0protocol.ext.allow\nalways\0include.path\nx\0core.pager\nevil\0\
             filter.x.smudge\nevil\0http.proxy\nhttp://p\0http.cookieFile\nx\0credential.interactive\ntrue\0\
             url.https://a/.insteadOf\nb:\0url.x.pushInsteadOf\ny\0http.sslVerify\0alias.fetch\n!evil\0";
-        let UserConfig { settings: taken, .. } = UserConfig::parse(printed);
-        let keys: Vec<&str> = taken.iter().map(|(key, _)| key.as_str()).collect();
+        let UserConfig { settings, .. } = UserConfig::parse(listing);
+        let keys: Vec<&str> = settings.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(
             keys,
             [
@@ -115,9 +115,9 @@ mod tests {
                 "http.sslVerify",
             ]
         );
-        assert_eq!(taken[5].1, "true");
-        assert!(UserConfig::parse(printed).has_ssh_command());
-        assert!(UserConfig::parse(printed).has_proxy());
+        assert_eq!(settings[5].1, "true");
+        assert!(UserConfig::parse(listing).has_ssh_command());
+        assert!(UserConfig::parse(listing).has_proxy());
         assert!(UserConfig::parse(b"http.https://h/.proxy\nhttp://p\0").has_proxy());
         assert!(!UserConfig::parse(b"http.proxy\n\0http.proxyAuthMethod\nbasic\0").has_proxy());
     }

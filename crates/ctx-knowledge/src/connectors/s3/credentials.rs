@@ -30,7 +30,7 @@ const VARIABLES: [&str; 18] = [
 ];
 
 /// Variables that point to credentials of the machine, with the store's options for them.
-const MACHINE: [(&str, AmazonS3ConfigKey); 6] = [
+const MACHINE_CREDENTIALS: [(&str, AmazonS3ConfigKey); 6] = [
     ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", AmazonS3ConfigKey::ContainerAuthorizationTokenFile),
     ("AWS_CONTAINER_CREDENTIALS_FULL_URI", AmazonS3ConfigKey::ContainerCredentialsFullUri),
     ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", AmazonS3ConfigKey::ContainerCredentialsRelativeUri),
@@ -40,23 +40,23 @@ const MACHINE: [(&str, AmazonS3ConfigKey); 6] = [
 ];
 
 /// Profile keys of credential sources that are not supported.
-const OTHER_WAYS: [&str; 4] = ["credential_process", "role_arn", "sso_session", "sso_start_url"];
+const UNSUPPORTED_SOURCES: [&str; 4] = ["credential_process", "role_arn", "sso_session", "sso_start_url"];
 
 /// The environment variables that AWS's tools read.
 #[derive(Clone, Default)]
-pub(super) struct Environment {
+pub(super) struct AwsEnvironment {
     variables: BTreeMap<&'static str, String>,
 }
 
 /// Credentials: an access key, and for a session its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Keys {
+pub(super) struct AwsCredentials {
     pub(super) access_key_id: String,
     pub(super) secret_access_key: Secret,
     pub(super) session_token: Option<Secret>,
 }
 
-impl Environment {
+impl AwsEnvironment {
     pub(super) fn new(lookup: &dyn Fn(&str) -> Option<String>) -> Self {
         let set = |name: &'static str| Some((name, lookup(name).filter(|value| !value.is_empty())?));
         Self { variables: VARIABLES.into_iter().filter_map(set).collect() }
@@ -73,14 +73,14 @@ impl Environment {
 
     /// The region of the environment or the profile.
     pub(super) fn region(&self) -> Option<String> {
-        let named = self.get("AWS_REGION").or_else(|| self.get("AWS_DEFAULT_REGION")).map(str::to_owned);
-        named.or_else(|| self.profile().ok()?.remove("region"))
+        let region = self.get("AWS_REGION").or_else(|| self.get("AWS_DEFAULT_REGION")).map(str::to_owned);
+        region.or_else(|| self.profile().ok()?.remove("region"))
     }
 
     /// Credentials of the environment or the profile; `None` if the machine must provide them.
-    pub(super) fn keys(&self) -> Result<Option<Keys>, String> {
+    pub(super) fn credentials(&self) -> Result<Option<AwsCredentials>, String> {
         if let (Some(id), Some(secret)) = (self.get("AWS_ACCESS_KEY_ID"), self.get("AWS_SECRET_ACCESS_KEY")) {
-            return Ok(Some(Keys {
+            return Ok(Some(AwsCredentials {
                 access_key_id: id.to_owned(),
                 secret_access_key: Secret::new(secret),
                 session_token: self.get("AWS_SESSION_TOKEN").map(Secret::new),
@@ -90,15 +90,15 @@ impl Environment {
         if let (Some(id), Some(secret)) =
             (profile.remove("aws_access_key_id"), profile.remove("aws_secret_access_key"))
         {
-            return Ok(Some(Keys {
+            return Ok(Some(AwsCredentials {
                 access_key_id: id,
                 secret_access_key: Secret::new(secret),
                 session_token: profile.remove("aws_session_token").map(Secret::new),
             }));
         }
-        match OTHER_WAYS.into_iter().find(|way| profile.contains_key(*way)) {
-            Some(way) => Err(format!(
-                "the profile `{}` gets its credentials by `{way}`, which is not supported; put them into the \
+        match UNSUPPORTED_SOURCES.into_iter().find(|source| profile.contains_key(*source)) {
+            Some(source) => Err(format!(
+                "the profile `{}` gets its credentials by `{source}`, which is not supported; put them into the \
                  environment (`aws configure export-credentials --format env`)",
                 self.profile_name()
             )),
@@ -107,11 +107,12 @@ impl Environment {
     }
 
     /// Configures the store to get credentials from the machine.
-    pub(super) fn machine(&self, builder: AmazonS3Builder) -> AmazonS3Builder {
-        let builder = MACHINE.into_iter().fold(builder, |builder, (name, key)| match self.get(name) {
-            Some(value) => builder.with_config(key, value),
-            None => builder,
-        });
+    pub(super) fn with_machine_credentials(&self, builder: AmazonS3Builder) -> AmazonS3Builder {
+        let builder =
+            MACHINE_CREDENTIALS.into_iter().fold(builder, |builder, (name, key)| match self.get(name) {
+                Some(value) => builder.with_config(key, value),
+                None => builder,
+            });
         match self.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") {
             Some(endpoint) => builder.with_metadata_endpoint(endpoint),
             None => builder,
@@ -133,9 +134,9 @@ impl Environment {
         let config = file("AWS_CONFIG_FILE", "config").unwrap_or_default();
         let credentials = file("AWS_SHARED_CREDENTIALS_FILE", "credentials").unwrap_or_default();
         let found = [
-            section(&config, &format!("profile {name}")),
-            section(&config, name),
-            section(&credentials, name),
+            profile_section(&config, &format!("profile {name}")),
+            profile_section(&config, name),
+            profile_section(&credentials, name),
         ];
         if self.get("AWS_PROFILE").is_some() && found.iter().all(Option::is_none) {
             return Err(format!("there is no profile `{name}`"));
@@ -145,7 +146,7 @@ impl Environment {
 }
 
 /// Keys and values of a section of an INI file, as AWS writes them.
-fn section(text: &str, name: &str) -> Option<BTreeMap<String, String>> {
+fn profile_section(text: &str, name: &str) -> Option<BTreeMap<String, String>> {
     let mut found = None;
     let mut inside = false;
     for line in text.lines() {
@@ -179,7 +180,7 @@ mod tests {
                           [profile sso]\nsso_session = x\n";
 
     /// An environment with these variables, and these files in its home.
-    fn environment(variables: &[(&str, &str)]) -> (tempfile::TempDir, Environment) {
+    fn environment(variables: &[(&str, &str)]) -> (tempfile::TempDir, AwsEnvironment) {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir(home.path().join(".aws")).unwrap();
         fs::write(home.path().join(".aws/credentials"), CREDENTIALS).unwrap();
@@ -189,12 +190,12 @@ mod tests {
             set.map(|(_, value)| (*value).to_owned())
                 .or_else(|| (name == "HOME").then(|| home.path().to_str().unwrap().to_owned()))
         };
-        let environment = Environment::new(&lookup);
+        let environment = AwsEnvironment::new(&lookup);
         (home, environment)
     }
 
-    fn keys(id: &str, secret: &str, token: Option<&str>) -> Keys {
-        Keys {
+    fn credentials(id: &str, secret: &str, token: Option<&str>) -> AwsCredentials {
+        AwsCredentials {
             access_key_id: id.to_owned(),
             secret_access_key: Secret::new(secret),
             session_token: token.map(Secret::new),
@@ -205,31 +206,34 @@ mod tests {
     fn the_environment_comes_before_the_profile() {
         let (_home, set) =
             environment(&[("AWS_ACCESS_KEY_ID", "X"), ("AWS_SECRET_ACCESS_KEY", "Y"), ("AWS_REGION", "r")]);
-        assert_eq!((set.keys(), set.region().as_deref()), (Ok(Some(keys("X", "Y", None))), Some("r")));
+        assert_eq!(
+            (set.credentials(), set.region().as_deref()),
+            (Ok(Some(credentials("X", "Y", None))), Some("r"))
+        );
         let (_home, unset) = environment(&[]);
         assert_eq!(
-            (unset.keys(), unset.region().as_deref()),
-            (Ok(Some(keys("A", "B", None))), Some("eu-west-1"))
+            (unset.credentials(), unset.region().as_deref()),
+            (Ok(Some(credentials("A", "B", None))), Some("eu-west-1"))
         );
         let (_home, other) = environment(&[("AWS_PROFILE", "other")]);
-        assert_eq!(other.keys(), Ok(Some(keys("C", "D=", Some("E")))));
+        assert_eq!(other.credentials(), Ok(Some(credentials("C", "D=", Some("E")))));
         assert_eq!(other.region().as_deref(), Some("eu-north-1"));
     }
 
     #[test]
-    fn a_profile_that_is_missing_or_needs_more_than_we_know_is_told() {
+    fn a_missing_or_unsupported_profile_is_an_error() {
         let (_home, missing) = environment(&[("AWS_PROFILE", "nope")]);
-        assert_eq!(missing.keys(), Err("there is no profile `nope`".to_owned()));
+        assert_eq!(missing.credentials(), Err("there is no profile `nope`".to_owned()));
         let (_home, sso) = environment(&[("AWS_PROFILE", "sso")]);
-        assert!(sso.keys().unwrap_err().contains("`sso_session`, which is not supported"));
-        let nothing = Environment::new(&|_| None);
-        assert_eq!((nothing.keys(), nothing.region()), (Ok(None), None));
+        assert!(sso.credentials().unwrap_err().contains("`sso_session`, which is not supported"));
+        let nothing = AwsEnvironment::new(&|_| None);
+        assert_eq!((nothing.credentials(), nothing.region()), (Ok(None), None));
     }
 
     proptest! {
         #[test]
-        fn any_file_is_survived(text in any::<String>()) {
-            let _ = section(&text, "default");
+        fn no_file_makes_the_parser_panic(text in any::<String>()) {
+            let _ = profile_section(&text, "default");
         }
     }
 }

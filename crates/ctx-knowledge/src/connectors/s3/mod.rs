@@ -3,14 +3,14 @@
 //! The listing shows what changed: an object is read again only if its ETag or size differs.
 
 mod bucket;
-mod connect;
 mod credentials;
+mod http_client;
 
 use super::globs::{GlobSettings, Globs, Selection};
-use super::{ConnectorKind, OpenOptions, Opened, names};
+use super::{ConnectorKind, ConnectorResult, OpenOptions, names};
 use async_trait::async_trait;
-use bucket::{Bucket, Next, NotRead, Object, Page, Place};
-use credentials::{Environment, Keys};
+use bucket::{Bucket, BucketLocation, Continuation, ListingPage, ReadError, S3Object};
+use credentials::{AwsCredentials, AwsEnvironment};
 use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Secret, Sink, SourceError};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -32,13 +32,13 @@ pub(super) const KIND: ConnectorKind = ConnectorKind {
 };
 
 /// Pages listed before the first object is read; for a larger bucket no total is announced.
-const LISTED_PAGES_MAX: usize = 64;
+const COUNTED_PAGES_MAX: usize = 64;
 /// Objects read concurrently.
-const FETCHES: usize = 8;
+const CONCURRENT_FETCHES: usize = 8;
 /// Memory budget of these objects in kilobytes; a larger object is read alone.
-const FETCHED_KILOBYTES: u32 = 64 << 10;
+const FETCH_BUDGET_KILOBYTES: u32 = 64 << 10;
 /// Timeout of a check; calls have 30 seconds.
-const CHECK_MAX: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default content types of services, which say nothing about an object.
 const UNKNOWN_TYPES: [&str; 2] = ["binary/octet-stream", "application/octet-stream"];
 
@@ -70,17 +70,17 @@ struct Settings {
     include_sensitive_globs: Vec<String>,
 }
 
-struct S3 {
-    place: Place,
+struct S3Connector {
+    location: BucketLocation,
     /// Empty, or ends with a slash.
     prefix: String,
     globs: Globs,
     document_bytes_max: u64,
     /// Hash of the location. Part of every fingerprint, since documents contain their location.
-    stamp: String,
+    location_stamp: String,
 }
 
-fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
+fn open(settings: &Value, options: OpenOptions<'_>) -> ConnectorResult {
     let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
     let is_name = |char: char| char.is_ascii_alphanumeric() || "-._".contains(char);
     if settings.bucket.is_empty() || !settings.bucket.chars().all(is_name) {
@@ -92,23 +92,23 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
     {
         return Err("endpoint_url: write it like `https://minio.example.com`".to_owned());
     }
-    let keys = match (settings.access_key_id, settings.secret_access_key) {
+    let credentials = match (settings.access_key_id, settings.secret_access_key) {
         (Some(access_key_id), Some(secret_access_key)) => {
-            Some(Keys { access_key_id, secret_access_key, session_token: None })
+            Some(AwsCredentials { access_key_id, secret_access_key, session_token: None })
         }
         (None, None) => None,
         _ => return Err("access_key_id and secret_access_key belong together".to_owned()),
     };
     let prefix = settings.prefix.trim_matches('/');
     let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-    let stamp = format!("{:?}", (&settings.endpoint_url, &settings.bucket, &prefix));
-    Ok(Arc::new(S3 {
-        place: Place {
+    let location_stamp = format!("{:?}", (&settings.endpoint_url, &settings.bucket, &prefix));
+    Ok(Arc::new(S3Connector {
+        location: BucketLocation {
             bucket: settings.bucket,
             region: settings.region,
             endpoint_url: settings.endpoint_url,
-            keys,
-            environment: Environment::new(options.environment),
+            credentials,
+            environment: AwsEnvironment::new(options.environment),
         },
         prefix,
         globs: Globs::new(GlobSettings {
@@ -117,43 +117,43 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> Opened {
             include_sensitive_globs: &settings.include_sensitive_globs,
         })?,
         document_bytes_max: options.document_bytes_max,
-        stamp: blake3::hash(stamp.as_bytes()).to_hex()[..8].to_owned(),
+        location_stamp: blake3::hash(location_stamp.as_bytes()).to_hex()[..8].to_owned(),
     }))
 }
 
 #[async_trait]
-impl Connector for S3 {
+impl Connector for S3Connector {
     async fn pull(&self, _cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
         let bucket = self.bucket()?;
-        let budget = Semaphore::new(FETCHED_KILOBYTES as usize);
-        let next_page = async |next: Option<Next>| {
-            bucket.page(&self.prefix, next.as_ref()).await.map_err(|reason| self.unavailable(&reason))
+        let budget = Semaphore::new(FETCH_BUDGET_KILOBYTES as usize);
+        let next_page = async |next: Option<Continuation>| {
+            bucket.list_page(&self.prefix, next.as_ref()).await.map_err(|reason| self.unavailable(&reason))
         };
         // Listed first, to announce the number of objects before the first is read.
-        let mut listed = VecDeque::from([next_page(None).await?]);
-        let mut count = self.count_selected(&listed[0]);
-        let mut failed = None;
-        while listed.len() < LISTED_PAGES_MAX
-            && let Some(next) = listed.back_mut().and_then(|page| page.next.take())
+        let mut pages = VecDeque::from([next_page(None).await?]);
+        let mut count = self.count_selected(&pages[0]);
+        let mut listing_error = None;
+        while pages.len() < COUNTED_PAGES_MAX
+            && let Some(next) = pages.back_mut().and_then(|page| page.next.take())
         {
             match next_page(Some(next)).await {
                 Ok(page) => {
                     count += self.count_selected(&page);
-                    listed.push_back(page);
+                    pages.push_back(page);
                 }
                 // The pages before are still read.
-                Err(error) => failed = Some(error),
+                Err(error) => listing_error = Some(error),
             }
         }
-        if failed.is_none() && listed.back().is_none_or(|page| page.next.is_none()) {
+        if listing_error.is_none() && pages.back().is_none_or(|page| page.next.is_none()) {
             sink.expect(count as u64);
         }
-        while let Some(page) = listed.pop_front() {
-            if let Some(next) = self.read(&bucket, page, &budget, sink).await? {
-                listed.push_back(next_page(Some(next)).await?);
+        while let Some(page) = pages.pop_front() {
+            if let Some(next) = self.read_page(&bucket, page, &budget, sink).await? {
+                pages.push_back(next_page(Some(next)).await?);
             }
         }
-        match failed {
+        match listing_error {
             Some(error) => Err(error),
             None => Ok(Pulled { cursor: None, listing: Listing::Complete }),
         }
@@ -161,7 +161,7 @@ impl Connector for S3 {
 
     async fn check(&self) -> Result<(), SourceError> {
         let bucket = self.bucket()?;
-        let checked = timeout(CHECK_MAX, bucket.check(&self.prefix)).await;
+        let checked = timeout(CHECK_TIMEOUT, bucket.check(&self.prefix)).await;
         checked
             .unwrap_or_else(|_| Err("it does not answer, or no credentials were found".to_owned()))
             .map_err(|reason| self.unavailable(&reason))
@@ -173,21 +173,24 @@ impl Connector for S3 {
 }
 
 /// A change with its share of the memory budget until it is sent, or an error that ends the sync.
-type Fetched<'a> = Result<(Change, Option<SemaphorePermit<'a>>), SourceError>;
+type FetchResult<'a> = Result<(Change, Option<SemaphorePermit<'a>>), SourceError>;
 
-async fn send(fetched: Fetched<'_>, sink: &Sink) -> Result<(), SourceError> {
-    let (change, _room) = fetched?;
+async fn send(result: FetchResult<'_>, sink: &Sink) -> Result<(), SourceError> {
+    let (change, _permit) = result?;
     Ok(sink.send(change).await?)
 }
 
-impl S3 {
+impl S3Connector {
     /// Opened for every sync and check, since profiles change.
     fn bucket(&self) -> Result<Bucket, SourceError> {
-        Bucket::open(&self.place, self.document_bytes_max).map_err(|reason| self.unavailable(&reason))
+        Bucket::open(&self.location, self.document_bytes_max).map_err(|reason| self.unavailable(&reason))
     }
 
     fn unavailable(&self, reason: &str) -> SourceError {
-        SourceError::Unavailable(format!("cannot read s3://{}/{}: {reason}", self.place.bucket, self.prefix))
+        SourceError::Unavailable(format!(
+            "cannot read s3://{}/{}: {reason}",
+            self.location.bucket, self.prefix
+        ))
     }
 
     fn source_id(&self, key: &str) -> String {
@@ -195,14 +198,14 @@ impl S3 {
     }
 
     /// Reads the objects of a page that must be read; returns where the listing continues.
-    async fn read(
+    async fn read_page(
         &self,
         bucket: &Bucket,
-        page: Page,
+        page: ListingPage,
         budget: &Semaphore,
         sink: &Sink,
-    ) -> Result<Option<Next>, SourceError> {
-        if let Some(key) = page.unnameable {
+    ) -> Result<Option<Continuation>, SourceError> {
+        if let Some(key) = page.unrepresentable_key {
             let reason = "its key has an empty part, `.` or `..`, and cannot be read".to_owned();
             sink.send(Change::Unreadable { source_id: self.source_id(&key), reason }).await?;
         }
@@ -210,40 +213,40 @@ impl S3 {
         let mut fetches = FuturesUnordered::new();
         for meta in page.objects {
             let source_id = self.source_id(meta.location.as_ref());
-            if !self.is_wanted(&source_id, &meta, sink) {
+            if !self.must_read(&source_id, &meta, sink) {
                 continue;
             }
-            if fetches.len() >= FETCHES
-                && let Some(fetched) = fetches.next().await
+            if fetches.len() >= CONCURRENT_FETCHES
+                && let Some(result) = fetches.next().await
             {
-                send(fetched, sink).await?;
+                send(result, sink).await?;
             }
             fetches.push(self.fetch(bucket, source_id, meta, budget));
         }
-        while let Some(fetched) = fetches.next().await {
-            send(fetched, sink).await?;
+        while let Some(result) = fetches.next().await {
+            send(result, sink).await?;
         }
         Ok(page.next)
     }
 
     /// Number of objects of a page that are selected, or reported as unreadable.
-    fn count_selected(&self, page: &Page) -> usize {
+    fn count_selected(&self, page: &ListingPage) -> usize {
         let is_selected = |meta: &&ObjectMeta| {
             meta.size > 0 && self.globs.select(self.source_id(meta.location.as_ref())) == Selection::Read
         };
-        page.objects.iter().filter(is_selected).count() + usize::from(page.unnameable.is_some())
+        page.objects.iter().filter(is_selected).count() + usize::from(page.unrepresentable_key.is_some())
     }
 
     /// Prefetches the stored stamps of these objects.
     fn prefetch(&self, objects: &[ObjectMeta], sink: &Sink) {
-        let filled = objects.iter().filter(|meta| meta.size > 0);
-        let names = filled.map(|meta| self.source_id(meta.location.as_ref()));
+        let non_empty = objects.iter().filter(|meta| meta.size > 0);
+        let names = non_empty.map(|meta| self.source_id(meta.location.as_ref()));
         let names: Vec<String> = names.filter(|name| self.globs.select(name) == Selection::Read).collect();
         sink.prefetch(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
     /// Whether an object is selected and its fingerprint is not stored.
-    fn is_wanted(&self, source_id: &str, meta: &ObjectMeta, sink: &Sink) -> bool {
+    fn must_read(&self, source_id: &str, meta: &ObjectMeta, sink: &Sink) -> bool {
         // Folders are empty objects, and an empty object has no text.
         if meta.size == 0 {
             return false;
@@ -260,7 +263,7 @@ impl S3 {
 
     fn fingerprint(&self, meta: &ObjectMeta) -> String {
         let tag = meta.e_tag.clone().unwrap_or_else(|| meta.last_modified.timestamp_micros().to_string());
-        format!("{tag}:{}:{}", meta.size, self.stamp)
+        format!("{tag}:{}:{}", meta.size, self.location_stamp)
     }
 
     async fn fetch<'a>(
@@ -269,26 +272,26 @@ impl S3 {
         source_id: String,
         meta: ObjectMeta,
         budget: &'a Semaphore,
-    ) -> Fetched<'a> {
+    ) -> FetchResult<'a> {
         if meta.size > self.document_bytes_max {
-            let reason = names::too_large(meta.size, self.document_bytes_max);
+            let reason = names::too_large_reason(meta.size, self.document_bytes_max);
             return Ok((Change::Unreadable { source_id, reason }, None));
         }
-        let kilobytes = u32::try_from(meta.size / 1024 + 1).unwrap_or(u32::MAX).min(FETCHED_KILOBYTES);
-        let room = budget.acquire_many(kilobytes).await.ok();
+        let kilobytes = u32::try_from(meta.size / 1024 + 1).unwrap_or(u32::MAX).min(FETCH_BUDGET_KILOBYTES);
+        let permit = budget.acquire_many(kilobytes).await.ok();
         let change = match bucket.read(&meta.location, self.document_bytes_max).await {
             Ok(object) => Change::Upsert(Box::new(self.document(source_id, object))),
-            Err(NotRead::Object(reason)) => Change::Unreadable { source_id, reason },
-            Err(NotRead::Service(reason)) => return Err(self.unavailable(&reason)),
+            Err(ReadError::Object(reason)) => Change::Unreadable { source_id, reason },
+            Err(ReadError::Service(reason)) => return Err(self.unavailable(&reason)),
         };
-        Ok((change, room))
+        Ok((change, permit))
     }
 
-    fn document(&self, source_id: String, object: Object) -> Document {
-        let Object { bytes, meta, content_type } = object;
+    fn document(&self, source_id: String, object: S3Object) -> Document {
+        let S3Object { bytes, meta, content_type } = object;
         let content_type = content_type.filter(|kind| !UNKNOWN_TYPES.contains(&kind.as_str()));
         let mut metadata = Map::new();
-        metadata.insert("bucket".to_owned(), json!(self.place.bucket));
+        metadata.insert("bucket".to_owned(), json!(self.location.bucket));
         if let Some(tag) = &meta.e_tag {
             metadata.insert("etag".to_owned(), json!(tag.trim_matches('"')));
         }
@@ -298,7 +301,7 @@ impl S3 {
         Document {
             fingerprint: Some(self.fingerprint(&meta)),
             source_id,
-            source_url: Some(format!("s3://{}/{}", self.place.bucket, meta.location)),
+            source_url: Some(format!("s3://{}/{}", self.location.bucket, meta.location)),
             title: None,
             author: None,
             created_at: None,

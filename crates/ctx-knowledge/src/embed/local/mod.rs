@@ -2,15 +2,15 @@
 //!
 //! Opening reads the configuration, and only a sample of the weights; the weights are loaded with the first text.
 
-mod folder;
+mod model_config;
 mod safetensors;
 mod vocabulary;
 
-use super::builtin::{BATCH, BEST_WEIGHT};
+use super::builtin::{BATCH_SIZE, BEST_WEIGHT};
 use super::{Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings};
 use ctx_embed::{LocalModel, Pooling, Tokenizer};
-use folder::Folder;
-use safetensors::Tensors;
+use model_config::ModelConfig;
+use safetensors::SafetensorsFile;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,16 +19,16 @@ pub(super) const KIND: EmbedderKind =
 
 const WEIGHTS: &str = "model.safetensors";
 /// Version of the computation. Increment it if vectors change.
-const ARITHMETIC: &str = "1";
+const COMPUTATION_VERSION: &str = "1";
 /// Hex digits of the hash in a model's identifier.
 const HASH_CHARS: usize = 16;
 /// Minimum tokens that prompts must leave for a text; fewer would not represent it.
 const TEXT_TOKENS_MIN: usize = 8;
 
-struct Local {
+struct LocalEmbedder {
     /// The model's identifier, as in [`Embedder::model`].
     id: String,
-    folder: Folder,
+    config: ModelConfig,
     weights: PathBuf,
     max_tokens: usize,
     /// Loaded with the first text: most commands embed none.
@@ -46,21 +46,21 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
         return Err(wrong(format!("{} is no folder", path.display())));
     }
     let weights = weights_in(path).map_err(wrong)?;
-    let folder = Folder::read(path).map_err(wrong)?;
-    let hidden = folder.shape.hidden;
+    let config = ModelConfig::read(path).map_err(wrong)?;
+    let hidden = config.shape.hidden;
     if settings.dimensions.is_some_and(|dimensions| dimensions != hidden) {
         return Err(format!("dims: the model makes vectors of {hidden} numbers; leave it out"));
     }
     let prompt =
-        [&folder.document_prompt, &folder.query_prompt].map(|prompt| Tokenizer::builtin().count(prompt));
-    let max_tokens = folder.shape.places.saturating_sub(prompt[0].max(prompt[1]));
+        [&config.document_prompt, &config.query_prompt].map(|prompt| Tokenizer::builtin().count(prompt));
+    let max_tokens = config.shape.places.saturating_sub(prompt[0].max(prompt[1]));
     if max_tokens < TEXT_TOKENS_MIN {
         return Err(wrong(format!("{}: its prompts leave no place for a text", path.display())));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let hash = hash(&folder, &mut Tensors::open(&weights).map_err(wrong)?).map_err(wrong)?;
+    let hash = hash(&config, &mut SafetensorsFile::open(&weights).map_err(wrong)?).map_err(wrong)?;
     let id = format!("{}:{name}-{hash}", KIND.name);
-    Ok(Arc::new(Local { id, folder, weights, max_tokens, model: Mutex::new(None) }))
+    Ok(Arc::new(LocalEmbedder { id, config, weights, max_tokens, model: Mutex::new(None) }))
 }
 
 /// Path of the weights; the error names weights in an unsupported format.
@@ -77,40 +77,46 @@ fn weights_in(folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// Hash of everything that determines the vectors of documents.
-fn hash(folder: &Folder, tensors: &mut Tensors) -> Result<String, String> {
-    let shape = &folder.shape;
+fn hash(config: &ModelConfig, tensors: &mut SafetensorsFile) -> Result<String, String> {
+    let shape = &config.shape;
     let pooling = match shape.pooling {
         Pooling::Mean => "mean",
         Pooling::First => "first",
     };
     let (heads, epsilon, places) = (shape.heads, shape.epsilon, shape.places);
-    let settings = format!("{ARITHMETIC} {heads} {epsilon} {places} {pooling} {}\0", folder.document_prompt);
+    let settings =
+        format!("{COMPUTATION_VERSION} {heads} {epsilon} {places} {pooling} {}\0", config.document_prompt);
     let mut hasher = blake3::Hasher::new();
     hasher.update(settings.as_bytes());
-    tensors.identify(&mut hasher)?;
+    tensors.hash_identity(&mut hasher)?;
     Ok(hasher.finalize().to_hex()[..HASH_CHARS].to_owned())
 }
 
-impl Local {
+impl LocalEmbedder {
     fn model(&self) -> Result<Arc<LocalModel>, EmbedError> {
         let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = &*model {
             return Ok(model.clone());
         }
-        let made = self.load().map_err(EmbedError::Refused)?;
-        Ok(model.insert(Arc::new(made)).clone())
+        let loaded = self.load().map_err(EmbedError::Refused)?;
+        Ok(model.insert(Arc::new(loaded)).clone())
     }
 
     fn load(&self) -> Result<LocalModel, String> {
-        let mut tensors = Tensors::open(&self.weights)?;
-        if !self.id.ends_with(&hash(&self.folder, &mut tensors)?) {
+        let mut tensors = SafetensorsFile::open(&self.weights)?;
+        if !self.id.ends_with(&hash(&self.config, &mut tensors)?) {
             return Err(format!("{} has changed; start again to use it", self.weights.display()));
         }
-        LocalModel::new(self.folder.shape.clone(), |name, shape| tensors.numbers(name, shape))
+        LocalModel::new(self.config.shape.clone(), |name, shape| tensors.read_tensor(name, shape))
     }
 
     /// Embeds texts, each after the prompt.
-    fn prompted(&self, prompt: &str, texts: &[&str], effort: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed_with_prompt(
+        &self,
+        prompt: &str,
+        texts: &[&str],
+        effort: Effort,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let model = self.model()?;
         if prompt.is_empty() {
             return Ok(model.embed(texts, effort.threads()));
@@ -121,18 +127,18 @@ impl Local {
     }
 }
 
-impl Embedder for Local {
+impl Embedder for LocalEmbedder {
     fn model(&self) -> &str {
         &self.id
     }
 
     fn embed(&self, texts: &[&str], effort: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
-        self.prompted(&self.folder.document_prompt, texts, effort)
+        self.embed_with_prompt(&self.config.document_prompt, texts, effort)
     }
 
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        let made = self.prompted(&self.folder.query_prompt, &[text], Effort::Full)?;
-        Ok(made.into_iter().next().unwrap_or_default())
+        let vectors = self.embed_with_prompt(&self.config.query_prompt, &[text], Effort::Full)?;
+        Ok(vectors.into_iter().next().unwrap_or_default())
     }
 
     fn max_tokens(&self) -> usize {
@@ -140,7 +146,7 @@ impl Embedder for Local {
     }
 
     fn batch_size(&self) -> usize {
-        BATCH
+        BATCH_SIZE
     }
 
     fn weight(&self) -> f64 {

@@ -20,67 +20,66 @@ const METADATA: &str = "__metadata__";
 /// Prefix of the tensor names of some models.
 const PREFIX: &str = "bert.";
 /// Bytes converted to numbers at a time.
-const PART_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 /// Bytes hashed of each tensor to identify a model. A sample suffices: training changes all tensors of a model.
 const SAMPLE_BYTES: u64 = 4 << 10;
 
 /// An open `.safetensors` file.
-pub(super) struct Tensors {
+pub(super) struct SafetensorsFile {
     path: PathBuf,
     file: File,
     bytes: u64,
     header: Vec<u8>,
-    entries: BTreeMap<String, Entry>,
+    tensors: BTreeMap<String, TensorInfo>,
 }
 
 /// Number format, shape and data range of a tensor.
 #[derive(Deserialize)]
-struct Entry {
-    #[serde(rename = "dtype")]
-    kind: String,
+#[serde(expecting = "struct Entry")]
+struct TensorInfo {
+    dtype: String,
     shape: Vec<u64>,
-    #[serde(rename = "data_offsets")]
-    range: (u64, u64),
+    data_offsets: (u64, u64),
 }
 
-/// Format of floating-point numbers.
+/// Format of floating-point numbers, by its name in the file.
 #[derive(Clone, Copy)]
-enum Kind {
-    Float,
-    Half,
-    Brain,
+enum Dtype {
+    F32,
+    F16,
+    Bf16,
 }
 
-impl Kind {
-    fn of(name: &str) -> Option<Self> {
+impl Dtype {
+    fn parse(name: &str) -> Option<Self> {
         match name {
-            "F32" => Some(Self::Float),
-            "F16" => Some(Self::Half),
-            "BF16" => Some(Self::Brain),
+            "F32" => Some(Self::F32),
+            "F16" => Some(Self::F16),
+            "BF16" => Some(Self::Bf16),
             _ => None,
         }
     }
 
     fn bytes(self) -> u64 {
         match self {
-            Self::Float => 4,
-            Self::Half | Self::Brain => 2,
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
         }
     }
 
-    fn numbers(self, bytes: &[u8], into: &mut Vec<f32>) {
+    fn decode(self, bytes: &[u8], into: &mut Vec<f32>) {
         let pairs = bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair));
         match self {
-            Self::Float => {
+            Self::F32 => {
                 into.extend(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
             }
-            Self::Half => into.extend(pairs.map(half_to_float)),
-            Self::Brain => into.extend(pairs.map(|pair| f32::from_bits(u32::from(pair) << 16))),
+            Self::F16 => into.extend(pairs.map(half_to_float)),
+            Self::Bf16 => into.extend(pairs.map(|pair| f32::from_bits(u32::from(pair) << 16))),
         }
     }
 }
 
-impl Tensors {
+impl SafetensorsFile {
     /// Reads the header; the error names the file.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let wrong = |problem: String| format!("{}: {problem}", path.display());
@@ -98,34 +97,34 @@ impl Tensors {
         }
         let mut header = vec![0; length as usize];
         file.read_exact(&mut header).map_err(unreadable)?;
-        let entries = entries(&header, data).map_err(wrong)?;
-        Ok(Self { path: path.to_owned(), file, bytes, header, entries })
+        let tensors = parse_header(&header, data).map_err(wrong)?;
+        Ok(Self { path: path.to_owned(), file, bytes, header, tensors })
     }
 
     /// The numbers of a tensor, which must have this shape; the error names the file.
-    pub(super) fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, String> {
+    pub(super) fn read_tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, String> {
         let path = self.path.display().to_string();
         let wrong = |problem: &str| format!("{path}: `{name}` {problem}");
-        let entry = self.entries.get(name).or_else(|| self.entries.get(&format!("{PREFIX}{name}")));
-        let entry = entry.ok_or_else(|| format!("{path}: has no tensor `{name}`"))?;
-        if !entry.shape.iter().copied().eq(shape.iter().map(|size| *size as u64)) {
-            return Err(wrong(&format!("has the shape {:?}, where {shape:?} is needed", entry.shape)));
+        let tensor = self.tensors.get(name).or_else(|| self.tensors.get(&format!("{PREFIX}{name}")));
+        let tensor = tensor.ok_or_else(|| format!("{path}: has no tensor `{name}`"))?;
+        if !tensor.shape.iter().copied().eq(shape.iter().map(|size| *size as u64)) {
+            return Err(wrong(&format!("has the shape {:?}, where {shape:?} is needed", tensor.shape)));
         }
-        let kind = Kind::of(&entry.kind)
-            .ok_or_else(|| wrong(&format!("is made of {}; F32, F16 and BF16 can be read", entry.kind)))?;
-        let (begin, end) = entry.range;
-        let numbers = entry.shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
-        if numbers.and_then(|numbers| numbers.checked_mul(kind.bytes())) != Some(end - begin) {
+        let dtype = Dtype::parse(&tensor.dtype)
+            .ok_or_else(|| wrong(&format!("is made of {}; F32, F16 and BF16 can be read", tensor.dtype)))?;
+        let (begin, end) = tensor.data_offsets;
+        let numbers = tensor.shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
+        if numbers.and_then(|numbers| numbers.checked_mul(dtype.bytes())) != Some(end - begin) {
             return Err(wrong(&format!("has {} bytes, which its shape contradicts", end - begin)));
         }
         self.seek(begin).map_err(|error| wrong(&error.to_string()))?;
         let mut rest = end - begin;
-        let mut values = Vec::with_capacity((rest / kind.bytes()) as usize);
-        let mut part = vec![0; PART_BYTES.min(rest as usize)];
+        let mut values = Vec::with_capacity((rest / dtype.bytes()) as usize);
+        let mut part = vec![0; READ_BYTES.min(rest as usize)];
         while rest > 0 {
-            let part = &mut part[..PART_BYTES.min(rest as usize)];
+            let part = &mut part[..READ_BYTES.min(rest as usize)];
             self.file.read_exact(part).map_err(|error| wrong(&error.to_string()))?;
-            kind.numbers(part, &mut values);
+            dtype.decode(part, &mut values);
             rest -= part.len() as u64;
         }
         if !values.iter().all(|value| value.is_finite()) {
@@ -135,9 +134,10 @@ impl Tensors {
     }
 
     /// Hashes what identifies these tensors: file size, header, and a sample of each tensor.
-    pub(super) fn identify(&mut self, hasher: &mut blake3::Hasher) -> Result<(), String> {
+    pub(super) fn hash_identity(&mut self, hasher: &mut blake3::Hasher) -> Result<(), String> {
         hasher.update(&self.bytes.to_le_bytes()).update(&self.header);
-        let middles: Vec<(u64, u64)> = self.entries.values().map(|entry| sample(entry.range)).collect();
+        let middles: Vec<(u64, u64)> =
+            self.tensors.values().map(|tensor| sample(tensor.data_offsets)).collect();
         for (begin, length) in middles {
             let mut part = vec![0; length as usize];
             let read = self.seek(begin).and_then(|()| self.file.read_exact(&mut part));
@@ -160,26 +160,26 @@ fn sample((begin, end): (u64, u64)) -> (u64, u64) {
 }
 
 /// Parses a header; `data` is the size of the data after it, which all ranges must fit.
-fn entries(header: &[u8], data: u64) -> Result<BTreeMap<String, Entry>, String> {
+fn parse_header(header: &[u8], data: u64) -> Result<BTreeMap<String, TensorInfo>, String> {
     let read: Map<String, Value> =
         serde_json::from_slice(header).map_err(|error| format!("its header cannot be read: {error}"))?;
-    let mut entries = BTreeMap::new();
+    let mut tensors = BTreeMap::new();
     for (name, value) in read.into_iter().filter(|(name, _)| name != METADATA) {
-        let entry: Entry = serde_json::from_value(value)
+        let tensor: TensorInfo = serde_json::from_value(value)
             .map_err(|error| format!("its header cannot be read: `{name}`: {error}"))?;
-        entries.insert(name, entry);
+        tensors.insert(name, tensor);
     }
-    let mut ranges: Vec<(&(u64, u64), &String)> =
-        entries.iter().map(|(name, entry)| (&entry.range, name)).collect();
-    ranges.sort_unstable();
-    let mut free = 0;
-    for ((begin, end), name) in ranges {
-        if *begin < free || end < begin || *end > data {
+    let mut data_ranges: Vec<(&(u64, u64), &String)> =
+        tensors.iter().map(|(name, tensor)| (&tensor.data_offsets, name)).collect();
+    data_ranges.sort_unstable();
+    let mut next_free = 0;
+    for ((begin, end), name) in data_ranges {
+        if *begin < next_free || end < begin || *end > data {
             return Err(format!("`{name}` lies outside of the file or in another tensor; is it cut off?"));
         }
-        free = *end;
+        next_free = *end;
     }
-    Ok(entries)
+    Ok(tensors)
 }
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fs;
 
-    fn written(header: &str, data: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    fn write_model(header: &str, data: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat();
@@ -198,29 +198,29 @@ mod tests {
 
     /// The error of reading tensor `a`, of two numbers, from this file.
     fn problem(header: &str, data: &[u8]) -> String {
-        let (_folder, path) = written(header, data);
-        let read = Tensors::open(&path).and_then(|mut tensors| tensors.numbers("a", &[2]));
+        let (_folder, path) = write_model(header, data);
+        let read = SafetensorsFile::open(&path).and_then(|mut tensors| tensors.read_tensor("a", &[2]));
         read.unwrap_err().replace(&path.display().to_string(), "FILE")
     }
 
     #[test]
-    fn numbers_of_every_kind_are_read_with_and_without_prefix() {
+    fn tensors_of_every_dtype_are_read_with_and_without_prefix() {
         let header = r#"{"__metadata__": {"format": "pt"},
             "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
             "bert.b": {"dtype": "F16", "shape": [1, 2], "data_offsets": [8, 12]},
             "c": {"dtype": "BF16", "shape": [2], "data_offsets": [12, 16]}}"#;
         let data = [0, 0, 128, 63, 0, 0, 0, 192, 0, 0x3C, 0, 0xC0, 128, 63, 0, 192];
-        let (_folder, path) = written(header, &data);
-        let mut tensors = Tensors::open(&path).unwrap();
+        let (_folder, path) = write_model(header, &data);
+        let mut tensors = SafetensorsFile::open(&path).unwrap();
         for (name, shape) in [("c", &[2][..]), ("b", &[1, 2]), ("a", &[2])] {
-            assert_eq!(tensors.numbers(name, shape).unwrap(), [1.0, -2.0], "{name}");
+            assert_eq!(tensors.read_tensor(name, shape).unwrap(), [1.0, -2.0], "{name}");
         }
     }
 
     #[test]
-    fn a_tensor_that_is_not_as_needed_is_told() {
-        let header = |kind: &str, shape: &str, end: u64| {
-            format!(r#"{{"a": {{"dtype": "{kind}", "shape": {shape}, "data_offsets": [0, {end}]}}}}"#)
+    fn an_unusable_tensor_is_an_error() {
+        let header = |dtype: &str, shape: &str, end: u64| {
+            format!(r#"{{"a": {{"dtype": "{dtype}", "shape": {shape}, "data_offsets": [0, {end}]}}}}"#)
         };
         let zeros = [0; 16];
         assert_eq!(problem("{}", &[]), "FILE: has no tensor `a`");
@@ -242,8 +242,9 @@ mod tests {
     #[test]
     fn a_header_that_contradicts_the_file_is_refused() {
         let outside = "FILE: `a` lies outside of the file or in another tensor; is it cut off?";
-        let header =
-            |range: &str| format!(r#"{{"a": {{"dtype": "F32", "shape": [2], "data_offsets": {range}}}}}"#);
+        let header = |data_offsets: &str| {
+            format!(r#"{{"a": {{"dtype": "F32", "shape": [2], "data_offsets": {data_offsets}}}}}"#)
+        };
         assert_eq!(problem(&header("[0, 8]"), &[0; 7]), outside);
         assert_eq!(problem(&header("[8, 0]"), &[0; 8]), outside);
         assert_eq!(problem(&header("[0, 18446744073709551615]"), &[0; 8]), outside);
@@ -260,7 +261,7 @@ mod tests {
         let path = folder.path().join("model.safetensors");
         let problem = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
-            Tensors::open(&path).err().unwrap()
+            SafetensorsFile::open(&path).err().unwrap()
         };
         assert!(problem(&[]).contains("model.safetensors: "));
         assert!(problem(&[0xFF; 100]).contains("is cut off, or no safetensors file"));
@@ -272,18 +273,18 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn no_header_makes_it_read_what_is_not_there(
-            kind in "F32|F16|BF16|I64", shape in prop::collection::vec(any::<u64>(), 0..3),
+        fn no_header_makes_it_read_beyond_the_file(
+            dtype in "F32|F16|BF16|I64", shape in prop::collection::vec(any::<u64>(), 0..3),
             begin in prop_oneof![0_u64..20, any::<u64>()], end in prop_oneof![0_u64..20, any::<u64>()],
             data in 0_usize..20,
         ) {
-            let entry = serde_json::json!({"dtype": kind, "shape": shape, "data_offsets": [begin, end]});
-            let (_folder, path) = written(&serde_json::json!({"a": entry}).to_string(), &vec![0; data]);
-            if let Ok(mut tensors) = Tensors::open(&path) {
+            let tensor = serde_json::json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]});
+            let (_folder, path) = write_model(&serde_json::json!({"a": tensor}).to_string(), &vec![0; data]);
+            if let Ok(mut tensors) = SafetensorsFile::open(&path) {
                 prop_assert!(begin <= end && end <= data as u64);
-                prop_assert!(tensors.identify(&mut blake3::Hasher::new()).is_ok());
-                let wanted: Vec<usize> = shape.iter().map(|size| *size as usize).collect();
-                if let Ok(numbers) = tensors.numbers("a", &wanted) {
+                prop_assert!(tensors.hash_identity(&mut blake3::Hasher::new()).is_ok());
+                let expected: Vec<usize> = shape.iter().map(|size| *size as usize).collect();
+                if let Ok(numbers) = tensors.read_tensor("a", &expected) {
                     prop_assert!(numbers.len() * 2 <= data);
                 }
             }

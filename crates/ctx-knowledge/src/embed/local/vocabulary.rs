@@ -1,18 +1,19 @@
 //! Checks that a model's vocabulary is that of the built-in tokenizer.
 
-use super::folder::{bytes, json};
+use super::model_config::{read_bytes, read_json};
 use ctx_embed::Tokenizer;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::Path;
 
 /// File with one word piece per line.
-const LINES: &str = "vocab.txt";
+const VOCABULARY_FILE: &str = "vocab.txt";
 /// File with the word pieces and all settings of a tokenizer.
-const WHOLE: &str = "tokenizer.json";
+const TOKENIZER_FILE: &str = "tokenizer.json";
 
 #[derive(Deserialize)]
-struct Whole {
+#[serde(expecting = "struct Whole")]
+struct TokenizerFile {
     normalizer: Option<Normalizer>,
     model: Model,
 }
@@ -35,45 +36,45 @@ struct Model {
 /// Compares every word piece with the built-in vocabulary; the error names the file.
 pub(super) fn check(folder: &Path) -> Result<(), String> {
     let wrong = |name: &str, problem: String| Err(format!("{}: {problem}", folder.join(name).display()));
-    let (name, pieces) = if let Some(bytes) = bytes(folder, LINES)? {
+    let (name, pieces) = if let Some(bytes) = read_bytes(folder, VOCABULARY_FILE)? {
         let text = String::from_utf8_lossy(&bytes);
-        (LINES, text.lines().map(str::to_owned).collect())
-    } else if let Some(whole) = json::<Whole>(folder, WHOLE)? {
-        if whole.model.kind.as_deref() != Some("WordPiece") {
-            return wrong(WHOLE, "the vocabulary is not made of word pieces".to_owned());
+        (VOCABULARY_FILE, text.lines().map(str::to_owned).collect())
+    } else if let Some(tokenizer) = read_json::<TokenizerFile>(folder, TOKENIZER_FILE)? {
+        if tokenizer.model.kind.as_deref() != Some("WordPiece") {
+            return wrong(TOKENIZER_FILE, "the vocabulary is not made of word pieces".to_owned());
         }
-        if !whole
+        if !tokenizer
             .normalizer
             .is_some_and(|normalizer| normalizer.lowercase && normalizer.strip_accents != Some(false))
         {
-            return wrong(WHOLE, "the model tells capitals or accents apart".to_owned());
+            return wrong(TOKENIZER_FILE, "the model tells capitals or accents apart".to_owned());
         }
-        let Ok(numbers) = serde_json::from_value::<HashMap<String, u32>>(whole.model.vocab) else {
-            return wrong(WHOLE, "the vocabulary does not number its word pieces".to_owned());
+        let Ok(ids) = serde_json::from_value::<HashMap<String, u32>>(tokenizer.model.vocab) else {
+            return wrong(TOKENIZER_FILE, "the vocabulary does not number its word pieces".to_owned());
         };
-        (WHOLE, in_order(numbers))
+        (TOKENIZER_FILE, order_by_id(ids))
     } else {
-        return Err(format!("{} has neither `{LINES}` nor `{WHOLE}`", folder.display()));
+        return Err(format!("{} has neither `{VOCABULARY_FILE}` nor `{TOKENIZER_FILE}`", folder.display()));
     };
-    let known = Tokenizer::builtin().vocabulary();
-    if pieces.len() != known.len() {
-        return wrong(name, format!("has {} word pieces, not {}", pieces.len(), known.len()));
+    let builtin = Tokenizer::builtin().vocabulary();
+    if pieces.len() != builtin.len() {
+        return wrong(name, format!("has {} word pieces, not {}", pieces.len(), builtin.len()));
     }
-    match pieces.iter().zip(&known).position(|(piece, known)| piece != known) {
+    match pieces.iter().zip(&builtin).position(|(piece, builtin)| piece != builtin) {
         None => Ok(()),
-        Some(number) => {
-            let (piece, known) = (&pieces[number], &known[number]);
-            wrong(name, format!("word piece {number} is `{piece}`, not `{known}`"))
+        Some(id) => {
+            let (piece, builtin) = (&pieces[id], &builtin[id]);
+            wrong(name, format!("word piece {id} is `{piece}`, not `{builtin}`"))
         }
     }
 }
 
 /// The word pieces in the order of their numbers; one whose number is out of range leaves a gap.
-fn in_order(numbers: HashMap<String, u32>) -> Vec<String> {
-    let mut pieces = vec![String::new(); numbers.len()];
-    for (piece, number) in numbers {
-        if let Some(place) = pieces.get_mut(number as usize) {
-            *place = piece;
+fn order_by_id(ids: HashMap<String, u32>) -> Vec<String> {
+    let mut pieces = vec![String::new(); ids.len()];
+    for (piece, id) in ids {
+        if let Some(slot) = pieces.get_mut(id as usize) {
+            *slot = piece;
         }
     }
     pieces

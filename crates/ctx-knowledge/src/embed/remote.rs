@@ -1,6 +1,6 @@
 //! Embedding models served over HTTP: what the APIs of all providers have in common.
 
-use super::http::{Failure, Patience, Service};
+use super::service::{EmbeddingService, ErrorResponse, RequestKind, ServiceError};
 use super::{Effort, EmbedError, Embedder, EmbedderSettings};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const BATCH_MAX: usize = 2_048;
 const WEIGHT: f64 = 0.6;
 
 /// The API of a provider.
-pub(super) trait Interface: Send + Sync + 'static {
+pub(super) trait EmbeddingApi: Send + Sync + 'static {
     /// The provider's name.
     const NAME: &'static str;
     /// Default base URL.
@@ -27,35 +27,35 @@ pub(super) trait Interface: Send + Sync + 'static {
     /// Default number of texts per request.
     const BATCH: usize;
     /// The body of a successful response.
-    type Answer: DeserializeOwned;
+    type Response: DeserializeOwned;
 
     /// Adds fields other than model, texts and dimensions to a request.
-    fn prepare(_request: &mut Value) {}
+    fn add_fields(_request: &mut Value) {}
 
     /// Extracts the vectors in the order of their texts; the error describes an invalid response.
-    fn vectors(answer: Self::Answer) -> Result<Vec<Vec<f32>>, String>;
+    fn vectors(response: Self::Response) -> Result<Vec<Vec<f32>>, String>;
 
-    /// Converts a failure of a request for this model.
-    fn failed(service: &Service, _model: &str, failure: &Failure) -> EmbedError {
-        service.failed(failure)
+    /// Converts an error response to a request for this model.
+    fn classify_error(service: &EmbeddingService, _model: &str, response: &ErrorResponse) -> EmbedError {
+        service.classify_error(response)
     }
 }
 
-struct Served<I> {
-    service: Service,
+struct RemoteEmbedder<I> {
+    service: EmbeddingService,
     /// The model's name at the service.
-    served: String,
+    model_name: String,
     dimensions: Option<usize>,
     /// The model's identifier, as in [`Embedder::model`].
     model: String,
     batch_size: usize,
-    interface: PhantomData<I>,
+    api: PhantomData<I>,
 }
 
 /// Creates an embedder from settings; the error names the wrong setting.
-pub(super) fn open<I: Interface>(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
+pub(super) fn open<I: EmbeddingApi>(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
     let EmbedderSettings { model, dimensions, url, api_key, batch_size, timeout, .. } = settings;
-    let Some(served) = model.clone().filter(|model| !model.is_empty()) else {
+    let Some(model_name) = model.clone().filter(|model| !model.is_empty()) else {
         return Err(format!("model: `{}` needs one, like \"{}\"", I::NAME, I::EXAMPLE));
     };
     let url = url.as_deref().unwrap_or(I::URL);
@@ -63,13 +63,13 @@ pub(super) fn open<I: Interface>(settings: &EmbedderSettings) -> Result<Arc<dyn 
     if batch_size > BATCH_MAX {
         return Err(format!("batch_size: must be at most {BATCH_MAX}"));
     }
-    Ok(Arc::new(Served::<I> {
-        service: Service::new(I::NAME, url, I::PATH, api_key.as_ref(), *timeout)?,
-        model: model_id(I::NAME, &served, *dimensions),
-        served,
+    Ok(Arc::new(RemoteEmbedder::<I> {
+        service: EmbeddingService::new(I::NAME, url, I::PATH, api_key.as_ref(), *timeout)?,
+        model: model_id(I::NAME, &model_name, *dimensions),
+        model_name,
         dimensions: *dimensions,
         batch_size,
-        interface: PhantomData,
+        api: PhantomData,
     }))
 }
 
@@ -80,36 +80,36 @@ fn model_id(provider: &str, model: &str, dimensions: Option<usize>) -> String {
     format!("{provider}:{model}{size}")
 }
 
-impl<I: Interface> Served<I> {
-    fn ask(&self, texts: &[&str], patience: Patience) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let mut request = json!({"model": self.served, "input": texts});
+impl<I: EmbeddingApi> RemoteEmbedder<I> {
+    fn request_vectors(&self, texts: &[&str], kind: RequestKind) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let mut request = json!({"model": self.model_name, "input": texts});
         if let Some(dimensions) = self.dimensions {
             // Not sent by default: models with a single size reject the parameter.
             request["dimensions"] = json!(dimensions);
         }
-        I::prepare(&mut request);
-        let answer: I::Answer = self
-            .service
-            .ask(&request, patience)?
-            .map_err(|failure| I::failed(&self.service, &self.served, &failure))?;
-        let vectors = I::vectors(answer)
+        I::add_fields(&mut request);
+        let response: I::Response = self.service.post(&request, kind).map_err(|error| match error {
+            ServiceError::Status(response) => I::classify_error(&self.service, &self.model_name, &response),
+            ServiceError::Other(error) => error,
+        })?;
+        let vectors = I::vectors(response)
             .map_err(|problem| EmbedError::Refused(format!("{} {problem}", self.service)))?;
-        self.service.vectors(vectors, texts.len(), self.dimensions)
+        self.service.check_vectors(vectors, texts.len(), self.dimensions)
     }
 }
 
-impl<I: Interface> Embedder for Served<I> {
+impl<I: EmbeddingApi> Embedder for RemoteEmbedder<I> {
     fn model(&self) -> &str {
         &self.model
     }
 
     fn embed(&self, texts: &[&str], _: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let parts = texts.chunks(self.batch_size).map(|part| self.ask(part, Patience::Batch));
+        let parts = texts.chunks(self.batch_size).map(|part| self.request_vectors(part, RequestKind::Batch));
         Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        Ok(self.ask(&[text], Patience::Query)?.pop().unwrap_or_default())
+        Ok(self.request_vectors(&[text], RequestKind::Query)?.pop().unwrap_or_default())
     }
 
     fn max_tokens(&self) -> usize {

@@ -15,24 +15,26 @@ use tantivy::directory::{
 
 /// A memory-mapped folder that can be read without a lock file.
 #[derive(Clone)]
-pub(super) struct Folder(MmapDirectory);
+pub(super) struct IndexDirectory(MmapDirectory);
 
-impl Folder {
+impl IndexDirectory {
     pub(super) fn open(path: &Path) -> Result<Self, OpenDirectoryError> {
         MmapDirectory::open(path).map(Self)
     }
 }
 
-impl fmt::Debug for Folder {
+impl fmt::Debug for IndexDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Directory for Folder {
+impl Directory for IndexDirectory {
     fn acquire_lock(&self, lock: &Lock) -> Result<DirectoryLock, LockError> {
         match self.0.acquire_lock(lock) {
-            Err(LockError::IoError(error)) if is_unwritable(&error) => Ok(DirectoryLock::from(Box::new(()))),
+            Err(LockError::IoError(error)) if is_read_only_error(&error) => {
+                Ok(DirectoryLock::from(Box::new(())))
+            }
             other => other,
         }
     }
@@ -70,6 +72,6 @@ impl Directory for Folder {
     }
 }
 
-fn is_unwritable(error: &io::Error) -> bool {
+fn is_read_only_error(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }

@@ -1,6 +1,6 @@
 //! Reads objects of a mirror: lists the files of a tree, and reads sizes and contents one at a time.
 
-use super::program::{Failure, Program, Running};
+use super::program::{GitError, GitProgram, RunningCommand};
 use crate::connectors::names;
 use std::io;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 /// Timeout of reading one object or token from git.
-pub(super) const STEP_MAX: Duration = Duration::from_secs(60);
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of files; a small repository can claim to have billions.
 const FILES_MAX: usize = 2_000_000;
 /// Maximum length of a path or line; the rest is cut off.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
 /// A file of a tree.
-pub(super) struct Entry<'a> {
+pub(super) struct TreeEntry<'a> {
     pub(super) mode: &'a str,
     pub(super) id: &'a str,
     /// Relative to the tree.
@@ -24,20 +24,20 @@ pub(super) struct Entry<'a> {
 }
 
 /// Calls `visit` with every file below a tree, except symbolic links and submodules.
-pub(super) async fn list(
-    program: &Program,
+pub(super) async fn list_files(
+    program: &GitProgram,
     tree: &str,
-    mut visit: impl FnMut(Entry<'_>),
-) -> Result<(), Failure> {
-    let mut running = program.start(program.local(["ls-tree", "-r", "-z", "--full-tree", tree]))?;
-    let Some(stdout) = running.child.stdout.take() else { return Err(no_pipe()) };
+    mut visit: impl FnMut(TreeEntry<'_>),
+) -> Result<(), GitError> {
+    let mut running = program.start(program.local_command(["ls-tree", "-r", "-z", "--full-tree", tree]))?;
+    let Some(stdout) = running.child.stdout.take() else { return Err(missing_pipe()) };
     let mut reader = BufReader::new(stdout);
     let mut token = Vec::new();
     let mut count = 0;
     while read_token(&mut reader, 0, &mut token).await? {
         count += 1;
         if count > FILES_MAX {
-            return Err(Failure::Said(format!("it has more than {FILES_MAX} files below `root`")));
+            return Err(GitError::Failed(format!("it has more than {FILES_MAX} files below `root`")));
         }
         if let Some(entry) = parse_entry(&token) {
             visit(entry);
@@ -47,12 +47,12 @@ pub(super) async fn list(
 }
 
 /// `100644 blob <id>\t<path>`
-fn parse_entry(token: &[u8]) -> Option<Entry<'_>> {
+fn parse_entry(token: &[u8]) -> Option<TreeEntry<'_>> {
     let tab = token.iter().position(|byte| *byte == b'\t')?;
     let mut fields = std::str::from_utf8(&token[..tab]).ok()?.split(' ');
     let (mode, _kind, id) = (fields.next()?, fields.next()?, fields.next()?);
     let is_file = matches!(mode, "100644" | "100755" | "100664");
-    is_file.then_some(Entry { mode, id, path: &token[tab + 1..] })
+    is_file.then_some(TreeEntry { mode, id, path: &token[tab + 1..] })
 }
 
 /// Reads a token up to the byte `end`, which is left out; returns `false` at the end of the output. A token that is
@@ -61,11 +61,11 @@ pub(super) async fn read_token(
     reader: &mut (impl AsyncBufRead + Unpin),
     end: u8,
     token: &mut Vec<u8>,
-) -> Result<bool, Failure> {
+) -> Result<bool, GitError> {
     token.clear();
     let mut found = false;
     loop {
-        let available = timeout(STEP_MAX, reader.fill_buf()).await.map_err(|_| Failure::Late)??;
+        let available = timeout(READ_TIMEOUT, reader.fill_buf()).await.map_err(|_| GitError::TimedOut)??;
         if available.is_empty() {
             return Ok(found);
         }
@@ -82,70 +82,70 @@ pub(super) async fn read_token(
 }
 
 /// A running `git cat-file`, which answers one query about an object after the other.
-pub(super) struct Objects {
-    running: Running,
+pub(super) struct CatFileProcess {
+    running: RunningCommand,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     line: Vec<u8>,
 }
 
-impl Objects {
+impl CatFileProcess {
     /// Starts a process for sizes only.
-    pub(super) fn sizes(program: &Program) -> Result<Self, Failure> {
+    pub(super) fn start_for_sizes(program: &GitProgram) -> Result<Self, GitError> {
         Self::start(program, "--batch-check")
     }
 
     /// Starts a process for sizes and contents.
-    pub(super) fn contents(program: &Program) -> Result<Self, Failure> {
+    pub(super) fn start_for_contents(program: &GitProgram) -> Result<Self, GitError> {
         Self::start(program, "--batch")
     }
 
-    fn start(program: &Program, how: &str) -> Result<Self, Failure> {
-        let mut command = program.local(["cat-file", how]);
+    fn start(program: &GitProgram, mode: &str) -> Result<Self, GitError> {
+        let mut command = program.local_command(["cat-file", mode]);
         command.stdin(std::process::Stdio::piped());
         let mut running = program.start(command)?;
         let (Some(stdin), Some(stdout)) = (running.child.stdin.take(), running.child.stdout.take()) else {
-            return Err(no_pipe());
+            return Err(missing_pipe());
         };
         Ok(Self { running, stdin, stdout: BufReader::new(stdout), line: Vec::new() })
     }
 
     /// The size of an object; `None` if the mirror lacks it.
-    pub(super) async fn size(&mut self, id: &str) -> Result<Option<u64>, Failure> {
+    pub(super) async fn size(&mut self, id: &str) -> Result<Option<u64>, GitError> {
         self.stdin.write_all(format!("{id}\n").as_bytes()).await?;
         if !read_token(&mut self.stdout, b'\n', &mut self.line).await? {
-            return Err(Failure::Said("git ended in the middle of an answer".to_owned()));
+            return Err(GitError::Failed("git ended in the middle of an answer".to_owned()));
         }
-        let answer = String::from_utf8_lossy(&self.line);
-        if answer.ends_with(" missing") {
+        let response = String::from_utf8_lossy(&self.line);
+        if response.ends_with(" missing") {
             return Ok(None);
         }
-        let size = answer.rsplit(' ').next().and_then(|size| size.parse().ok());
-        size.map(Some).ok_or_else(|| Failure::Said(format!("git answered `{answer}`")))
+        let size = response.rsplit(' ').next().and_then(|size| size.parse().ok());
+        size.map(Some).ok_or_else(|| GitError::Failed(format!("git answered `{response}`")))
     }
 
     /// The content of an object; `None` if the mirror lacks it. The caller has checked the size.
-    pub(super) async fn content(&mut self, id: &str) -> Result<Option<Vec<u8>>, Failure> {
+    pub(super) async fn content(&mut self, id: &str) -> Result<Option<Vec<u8>>, GitError> {
         let Some(size) = self.size(id).await? else { return Ok(None) };
-        let mut bytes = names::room(size).map_err(Failure::Said)?;
+        let mut bytes = names::allocate_buffer(size).map_err(GitError::Failed)?;
         bytes.resize(usize::try_from(size).map_err(io::Error::other)?, 0);
         let read = async {
             self.stdout.read_exact(&mut bytes).await?;
             self.stdout.read_u8().await
         };
-        timeout(STEP_MAX, read).await.map_err(|_| Failure::Late)??;
+        timeout(READ_TIMEOUT, read).await.map_err(|_| GitError::TimedOut)??;
         Ok(Some(bytes))
     }
 
     /// Closes the input and waits for the process to exit.
-    pub(super) async fn finish(self) -> Result<(), Failure> {
+    pub(super) async fn finish(self) -> Result<(), GitError> {
         drop(self.stdin);
         self.running.finish().await
     }
 }
 
-pub(super) fn no_pipe() -> Failure {
-    Failure::Io(io::Error::other("no pipe"))
+pub(super) fn missing_pipe() -> GitError {
+    GitError::Io(io::Error::other("no pipe"))
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[tokio::test]
-    async fn tokens_end_where_they_should_and_are_cut_when_too_long() {
+    async fn tokens_end_at_nul_and_are_truncated_when_too_long() {
         let mut text = vec![b'x'; TOKEN_BYTES_MAX + 10];
         text.extend(b"\0short\0\0last");
         let mut reader = BufReader::with_capacity(7, text.as_slice());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_are_entries() {
+    fn only_files_are_tree_entries() {
         let parsed =
             |token: &'static [u8]| parse_entry(token).map(|entry| (entry.mode, entry.id, entry.path));
         assert_eq!(parsed(b"100644 blob abc\ta\tb\n.md"), Some(("100644", "abc", &b"a\tb\n.md"[..])));
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_entry_or_none(token in any::<Vec<u8>>()) {
+        fn no_bytes_make_the_entry_parser_panic(token in any::<Vec<u8>>()) {
             let _ = parse_entry(&token);
         }
     }

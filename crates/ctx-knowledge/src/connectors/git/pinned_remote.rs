@@ -4,7 +4,7 @@
 //! Behind the user's own HTTP proxy it is the proxy that resolves host names, for git; the checks here then cover only
 //! what git would resolve itself.
 
-use super::address::{Address, Transport};
+use super::address::{GitTransport, RepositoryAddress};
 use ctx_core::{Reach, chain};
 use ctx_net::{
     Client, ClientOptions, CrossOriginHeaders, ForbiddenHost, NetError, RedirectChain, Request, ResolveError,
@@ -16,30 +16,30 @@ use std::time::Duration;
 use url::Url;
 
 /// Timeout of a DNS lookup, and of each request that follows a redirect.
-const TIME_MAX: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum number of redirects.
 const REDIRECTS_MAX: usize = 5;
 /// Pinned for a host that only a proxy can resolve: no TCP connection to the broadcast address succeeds, so that git
 /// reaches the host through the proxy or not at all (`NO_PROXY`).
-const NO_ADDRESS: &str = "255.255.255.255";
+const UNREACHABLE_ADDRESS: &str = "255.255.255.255";
 /// Path of the first request of the smart HTTP protocol.
 const INFO_REFS: &str = "/info/refs";
 
 /// URL of a remote repository, with its host pinned to checked addresses.
 #[derive(Clone, Debug)]
-pub(super) struct Remote {
+pub(super) struct PinnedRemote {
     pub(super) url: String,
     /// Value of `http.curloptResolve`; `None` if there is no host name to resolve.
-    pub(super) pin: Option<String>,
+    pub(super) curlopt_resolve: Option<String>,
 }
 
-impl Remote {
+impl PinnedRemote {
     /// Checks and pins a configured address; the error says why it cannot be used.
-    pub(super) async fn of_address(address: &Address, has_proxy: bool) -> Result<Self, String> {
-        let url = Url::parse(&address.url).ok().filter(|_| address.transport == Transport::Http);
-        let Some(url) = url else { return Ok(Self { url: address.url.clone(), pin: None }) };
+    pub(super) async fn resolve(address: &RepositoryAddress, has_proxy: bool) -> Result<Self, String> {
+        let url = Url::parse(&address.url).ok().filter(|_| address.transport == GitTransport::Http);
+        let Some(url) = url else { return Ok(Self { url: address.url.clone(), curlopt_resolve: None }) };
         let reach = Reach::configured(url.host_str().unwrap_or_default());
-        Ok(Self { url: address.url.clone(), pin: pin(&url, reach, has_proxy).await? })
+        Ok(Self { url: address.url.clone(), curlopt_resolve: pin_addresses(&url, reach, has_proxy).await? })
     }
 
     /// Follows HTTP redirects to the new location, if there is one. Sends no credentials.
@@ -63,7 +63,7 @@ impl Remote {
                     Some(forbidden) if hops.followed() > 0 && !forbidden.is_resolved => {
                         format!("it redirects to {forbidden}")
                     }
-                    _ => unknown_location(error),
+                    _ => redirect_error(error),
                 })?;
             let to = response.redirect().map_err(|_| "its redirect cannot be read")?;
             let Some(to) = to else {
@@ -72,11 +72,11 @@ impl Remote {
                 return Ok(match url.path().strip_suffix(INFO_REFS) {
                     Some(path) if url.path() != base.path() || url.origin() != base.origin() => {
                         let path = path.to_owned();
-                        let pin = pin(&url, reach, has_proxy).await?;
+                        let curlopt_resolve = pin_addresses(&url, reach, has_proxy).await?;
                         url.set_path(&path);
                         url.set_query(base.query());
                         let url = url.to_string();
-                        (url != self.url).then_some(Self { url, pin })
+                        (url != self.url).then_some(Self { url, curlopt_resolve })
                     }
                     _ => None,
                 });
@@ -96,18 +96,18 @@ impl Remote {
 fn client() -> Client {
     Client::new(ClientOptions {
         user_agent: Some(concat!("git/2 ctx/", env!("CARGO_PKG_VERSION"))),
-        timeout: Some(TIME_MAX),
+        timeout: Some(REQUEST_TIMEOUT),
         ..ClientOptions::default()
     })
 }
 
-fn unknown_location(error: NetError) -> String {
+fn redirect_error(error: NetError) -> String {
     format!("where it has moved to is not known: {}", chain(&error.without_url()))
 }
 
 /// The checked addresses of a URL's host, as a value of `http.curloptResolve`. Fails closed: a host that cannot be
 /// resolved here is an error, or left to the proxy.
-async fn pin(url: &Url, reach: Reach, has_proxy: bool) -> Result<Option<String>, String> {
+async fn pin_addresses(url: &Url, reach: Reach, has_proxy: bool) -> Result<Option<String>, String> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
     reach.check_host(host).map_err(|forbidden| format!("it leads to {forbidden}"))?;
     // A literal address needs no DNS lookup, so there is nothing to pin.
@@ -115,26 +115,28 @@ async fn pin(url: &Url, reach: Reach, has_proxy: bool) -> Result<Option<String>,
     if is_literal {
         return Ok(None);
     }
-    let found = tokio::time::timeout(TIME_MAX, ctx_net::resolve(host, port, reach)).await;
-    let reachable = match found {
+    let lookup = tokio::time::timeout(REQUEST_TIMEOUT, ctx_net::resolve(host, port, reach)).await;
+    let addresses = match lookup {
         Ok(Ok(addresses)) => addresses,
         Ok(Err(ResolveError::Forbidden(ForbiddenHost(forbidden)))) => {
             return Err(format!("it leads to {forbidden}"));
         }
-        _ if has_proxy => return Ok(Some(format!("{host}:{port}:{NO_ADDRESS}"))),
+        _ if has_proxy => return Ok(Some(format!("{host}:{port}:{UNREACHABLE_ADDRESS}"))),
         Ok(Err(ResolveError::Lookup(error))) => {
             return Err(format!("its host `{host}` cannot be resolved: {error}"));
         }
-        Err(_) => return Err(format!("its host `{host}` was not resolved within {} s", TIME_MAX.as_secs())),
+        Err(_) => {
+            return Err(format!("its host `{host}` was not resolved within {} s", REQUEST_TIMEOUT.as_secs()));
+        }
     };
-    let shown = reachable.iter().map(|address| match address.ip() {
+    let texts = addresses.iter().map(|address| match address.ip() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
     });
-    let shown: Vec<String> = shown.collect();
-    match shown.is_empty() {
+    let texts: Vec<String> = texts.collect();
+    match texts.is_empty() {
         true => Err(format!("its host `{host}` has no address")),
-        false => Ok(Some(format!("{host}:{port}:{}", shown.join(",")))),
+        false => Ok(Some(format!("{host}:{port}:{}", texts.join(",")))),
     }
 }
 
@@ -168,25 +170,26 @@ mod tests {
         format!("HTTP/1.1 301 Moved\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
     }
 
-    async fn remote_of(url: &str) -> Result<Remote, String> {
-        Remote::of_address(&Address::parse(url, Path::new("/workspace")).unwrap(), false).await
+    async fn remote_of(url: &str) -> Result<PinnedRemote, String> {
+        PinnedRemote::resolve(&RepositoryAddress::parse(url, Path::new("/workspace")).unwrap(), false).await
     }
 
     #[tokio::test]
-    async fn git_is_given_the_addresses_that_were_checked() {
-        let pin = remote_of("http://localhost:8080/a.git").await.unwrap().pin.unwrap();
-        let (host, addresses) = pin.split_at("localhost:8080:".len());
+    async fn git_is_pinned_to_the_addresses_that_were_checked() {
+        let curlopt_resolve =
+            remote_of("http://localhost:8080/a.git").await.unwrap().curlopt_resolve.unwrap();
+        let (host, addresses) = curlopt_resolve.split_at("localhost:8080:".len());
         assert_eq!(host, "localhost:8080:");
         for address in addresses.split(',') {
-            assert!(["127.0.0.1", "[::1]"].contains(&address), "{pin}");
+            assert!(["127.0.0.1", "[::1]"].contains(&address), "{curlopt_resolve}");
         }
         for url in ["http://127.0.0.1/a.git", "git@localhost:a", "/srv/a.git"] {
-            assert_eq!(remote_of(url).await.unwrap().pin, None, "{url}");
+            assert_eq!(remote_of(url).await.unwrap().curlopt_resolve, None, "{url}");
         }
         // A literal link-local address is allowed in configuration; a name that resolves to one is not.
         assert!(remote_of("http://169.254.7.7/a.git").await.is_ok());
         let url = Url::parse("http://localhost/a.git").unwrap();
-        let refused = super::pin(&url, Reach::INTERNET, false).await.unwrap_err();
+        let refused = super::pin_addresses(&url, Reach::INTERNET, false).await.unwrap_err();
         assert_eq!(refused, "it leads to an address of this machine");
     }
 
@@ -195,35 +198,37 @@ mod tests {
         let error = remote_of("https://nobody.invalid/a.git").await.unwrap_err();
         assert!(error.starts_with("its host `nobody.invalid` cannot be resolved: "), "{error}");
         let url = Url::parse("https://nobody.invalid/a.git").unwrap();
-        let pin = super::pin(&url, Reach::OWN, true).await.unwrap();
-        assert_eq!(pin.as_deref(), Some("nobody.invalid:443:255.255.255.255"));
+        let curlopt_resolve = super::pin_addresses(&url, Reach::OWN, true).await.unwrap();
+        assert_eq!(curlopt_resolve.as_deref(), Some("nobody.invalid:443:255.255.255.255"));
     }
 
     #[tokio::test]
-    async fn a_repository_that_has_moved_is_found_and_none_on_this_machine_by_a_public_host() {
-        let (inner, asked) = serve("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned());
+    async fn redirects_are_followed_but_not_from_a_public_host_to_this_machine() {
+        let (inner, count) = serve("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned());
         for host in ["127.0.0.1", "localhost"] {
             let to = format!("http://{host}:{inner}/new.git/info/refs?service=git-upload-pack");
             let (outer, _) = serve(redirect(&to));
-            let remote = Remote { url: format!("http://localhost:{outer}/old.git"), pin: None };
-            let before = asked.load(Ordering::SeqCst);
+            let remote =
+                PinnedRemote { url: format!("http://localhost:{outer}/old.git"), curlopt_resolve: None };
+            let before = count.load(Ordering::SeqCst);
             let public = client().with_public_peers();
             let refused = remote.follow_redirects_with(&public, false).await.unwrap_err();
             assert_eq!(refused, "it redirects to an address of this machine");
-            assert_eq!(asked.load(Ordering::SeqCst), before);
+            assert_eq!(count.load(Ordering::SeqCst), before);
             let moved = remote.follow_redirects(false).await.unwrap().unwrap();
             assert_eq!(moved.url, format!("http://{host}:{inner}/new.git"));
-            assert_eq!(moved.pin.is_some(), host == "localhost");
+            assert_eq!(moved.curlopt_resolve.is_some(), host == "localhost");
         }
         for to in
             ["http://169.254.169.254/info/refs", "http://[2002:a9fe:a9fe::]/info/refs", "file:///etc/passwd"]
         {
             let (outer, _) = serve(redirect(to));
-            let remote = Remote { url: format!("http://127.0.0.1:{outer}/old.git"), pin: None };
+            let remote =
+                PinnedRemote { url: format!("http://127.0.0.1:{outer}/old.git"), curlopt_resolve: None };
             assert!(remote.follow_redirects(false).await.is_err(), "{to}");
         }
         let (outer, count) = serve(redirect("/again"));
-        let remote = Remote { url: format!("http://127.0.0.1:{outer}/old.git"), pin: None };
+        let remote = PinnedRemote { url: format!("http://127.0.0.1:{outer}/old.git"), curlopt_resolve: None };
         assert_eq!(remote.follow_redirects(false).await.unwrap_err(), "it redirects more than 5 times");
         assert_eq!(count.load(Ordering::SeqCst), REDIRECTS_MAX + 1);
     }

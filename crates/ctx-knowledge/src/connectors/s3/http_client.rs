@@ -26,14 +26,14 @@ const REDIRECTS_MAX: usize = 5;
 
 /// Builds the object store's HTTP clients.
 #[derive(Clone, Debug)]
-pub(super) struct CheckedConnector {
+pub(super) struct CheckedHttpConnector {
     /// Bytes of the largest response.
     response_bytes_max: u64,
     /// Whether the last request to the instance metadata service failed: then there are no credentials.
     has_metadata_failed: Arc<AtomicBool>,
 }
 
-impl CheckedConnector {
+impl CheckedHttpConnector {
     pub(super) fn new(response_bytes_max: u64) -> Self {
         Self { response_bytes_max, has_metadata_failed: Arc::default() }
     }
@@ -46,12 +46,12 @@ impl CheckedConnector {
 
 /// Sends the object store's requests.
 #[derive(Debug)]
-struct CheckedService {
+struct CheckedHttpService {
     client: Client,
-    connector: CheckedConnector,
+    connector: CheckedHttpConnector,
 }
 
-impl HttpConnector for CheckedConnector {
+impl HttpConnector for CheckedHttpConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let defaults = NetOptions::default();
         // The store and each source of credentials have their own timeouts.
@@ -65,12 +65,12 @@ impl HttpConnector for CheckedConnector {
             is_https_only: options.get_config_value(&ClientConfigKey::AllowHttp).as_deref() != Some("true"),
             ..defaults
         });
-        Ok(HttpClient::new(CheckedService { client, connector: self.clone() }))
+        Ok(HttpClient::new(CheckedHttpService { client, connector: self.clone() }))
     }
 }
 
 #[async_trait]
-impl HttpService for CheckedService {
+impl HttpService for CheckedHttpService {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
         let mut sent = Request::parse(parts.method, &parts.uri.to_string()).map_err(http_error)?;
@@ -129,8 +129,8 @@ fn duration(options: &ClientOptions, key: &ClientConfigKey) -> Option<Duration> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::bucket::{Bucket, Place};
-    use super::super::credentials::{Environment, Keys};
+    use super::super::bucket::{Bucket, BucketLocation};
+    use super::super::credentials::{AwsCredentials, AwsEnvironment};
     use super::*;
     use ctx_core::{Secret, chain};
     use object_store::client::HttpRequest;
@@ -170,19 +170,19 @@ mod tests {
     const OBJECT_BYTES_MAX: u64 = 1 << 20;
 
     fn bucket(endpoint_url: &str) -> Bucket {
-        let keys = Keys {
+        let credentials = AwsCredentials {
             access_key_id: "AKIDEXAMPLE".to_owned(),
             secret_access_key: Secret::new("hunter2hunter2"),
             session_token: None,
         };
-        let place = Place {
+        let location = BucketLocation {
             bucket: "b".to_owned(),
             region: None,
             endpoint_url: Some(endpoint_url.to_owned()),
-            keys: Some(keys),
-            environment: Environment::default(),
+            credentials: Some(credentials),
+            environment: AwsEnvironment::default(),
         };
-        Bucket::open(&place, OBJECT_BYTES_MAX).unwrap()
+        Bucket::open(&location, OBJECT_BYTES_MAX).unwrap()
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", silent.local_addr().unwrap());
         let failure = |options: ClientOptions| {
-            let client = CheckedConnector::new(OBJECT_BYTES_MAX).connect(&options).unwrap();
+            let client = CheckedHttpConnector::new(OBJECT_BYTES_MAX).connect(&options).unwrap();
             let mut request = HttpRequest::new(String::new().into());
             *request.uri_mut() = url.parse().unwrap();
             async move { chain(&client.execute(request).await.unwrap_err()) }
@@ -218,33 +218,34 @@ mod tests {
     #[tokio::test]
     async fn a_bucket_is_read_at_its_endpoint_and_redirects_stay_with_its_host() {
         let (endpoint, _) = serve(|_| listing_response());
-        let page = bucket(&endpoint).page("", None).await.unwrap();
+        let page = bucket(&endpoint).list_page("", None).await.unwrap();
         assert_eq!(page.objects.iter().map(|object| object.location.as_ref()).collect::<Vec<_>>(), ["a.md"]);
 
-        let (elsewhere, asked) = serve(|_| listing_response());
+        let (elsewhere, count) = serve(|_| listing_response());
         for to in [elsewhere.replace("127.0.0.1", "localhost"), "http://169.254.169.254/latest".to_owned()] {
             let to = format!(
                 "HTTP/1.1 307 Go\r\nLocation: {to}/b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
             );
             let (endpoint, first) = serve(move |_| to.clone());
-            bucket(&endpoint).page("", None).await.err().unwrap();
-            assert_eq!((first.load(Ordering::SeqCst), asked.load(Ordering::SeqCst)), (1, 0));
+            bucket(&endpoint).list_page("", None).await.err().unwrap();
+            assert_eq!((first.load(Ordering::SeqCst), count.load(Ordering::SeqCst)), (1, 0));
         }
         let (endpoint, count) = serve(|request| match request.contains("/again") {
             true => listing_response(),
             false => "HTTP/1.1 307 Go\r\nLocation: /again\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
                 .to_owned(),
         });
-        assert!(bucket(&endpoint).page("", None).await.is_ok());
+        assert!(bucket(&endpoint).list_page("", None).await.is_ok());
         assert_eq!(count.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test]
     async fn an_endpoint_whose_name_leads_to_a_metadata_address_gets_no_request() {
-        let (endpoint, asked) = serve(|_| listing_response());
+        let (endpoint, count) = serve(|_| listing_response());
         let call = |address: [u8; 4]| {
             let client = Client::new(NetOptions::default()).with_known_host("bucket.test", address.into());
-            let service = CheckedService { client, connector: CheckedConnector::new(OBJECT_BYTES_MAX) };
+            let service =
+                CheckedHttpService { client, connector: CheckedHttpConnector::new(OBJECT_BYTES_MAX) };
             let mut request = HttpRequest::new(String::new().into());
             *request.uri_mut() = endpoint.replace("127.0.0.1", "bucket.test").parse().unwrap();
             async move { service.call(request).await }
@@ -254,46 +255,47 @@ mod tests {
             let refused = chain(&call(address).await.err().unwrap());
             assert!(refused.contains("which may not be connected to"), "{refused}");
         }
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        assert_eq!(count.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]
     async fn a_response_without_end_is_not_collected() {
         let bytes = "x".repeat(usize::try_from(OBJECT_BYTES_MAX).unwrap() + (32 << 20));
         let (endpoint, _) = serve(move |_| format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{bytes}"));
-        let refused = bucket(&endpoint).page("", None).await.err().unwrap();
+        let refused = bucket(&endpoint).list_page("", None).await.err().unwrap();
         assert!(refused.contains("the body is larger than"), "{refused}");
     }
 
     #[tokio::test]
-    async fn a_machine_without_credentials_is_told_so_whatever_its_metadata_service_answers() {
+    async fn missing_credentials_are_reported_whatever_the_metadata_service_answers() {
         let (metadata, _) =
             serve(|_| "HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned());
         // Like those of metadata services, this address is allowed only if a setting names it.
         let metadata = metadata.replace("127.0.0.1", "0.0.0.0");
-        let environment = Environment::new(&|name: &str| {
+        let environment = AwsEnvironment::new(&|name: &str| {
             (name == "AWS_EC2_METADATA_SERVICE_ENDPOINT").then(|| metadata.clone())
         });
-        let place = Place {
+        let location = BucketLocation {
             bucket: "b".to_owned(),
             region: None,
             endpoint_url: Some("http://127.0.0.1:1".to_owned()),
-            keys: None,
+            credentials: None,
             environment,
         };
-        let told = Bucket::open(&place, OBJECT_BYTES_MAX).unwrap().page("", None).await.err().unwrap();
-        assert!(told.starts_with("no credentials were found: set AWS_ACCESS_KEY_ID"), "{told}");
+        let error =
+            Bucket::open(&location, OBJECT_BYTES_MAX).unwrap().list_page("", None).await.err().unwrap();
+        assert!(error.starts_with("no credentials were found: set AWS_ACCESS_KEY_ID"), "{error}");
     }
 
     #[tokio::test]
-    async fn words_of_a_service_do_not_make_its_answer_a_failed_connection() {
+    async fn the_text_of_an_error_response_is_not_taken_for_a_failed_connection() {
         let (endpoint, _) = serve(|_| {
             let words = "error sending request to 169.254.169.254";
             let length = words.len();
             format!("HTTP/1.1 400 No\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{words}")
         });
-        let told = bucket(&endpoint).page("", None).await.err().unwrap();
-        assert!(told.contains("400") && !told.contains("cannot be reached"), "{told}");
-        assert!(!told.contains("no credentials"), "{told}");
+        let error = bucket(&endpoint).list_page("", None).await.err().unwrap();
+        assert!(error.contains("400") && !error.contains("cannot be reached"), "{error}");
+        assert!(!error.contains("no credentials"), "{error}");
     }
 }

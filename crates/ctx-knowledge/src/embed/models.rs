@@ -7,54 +7,57 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time after a failed query in which the model is not asked again.
-const QUERY_REST: Duration = Duration::from_secs(30);
+const QUERY_COOLDOWN: Duration = Duration::from_secs(30);
 /// Maximum bytes of a query that are embedded: more than anybody types, less than any served model rejects.
 const QUERY_BYTES_MAX: usize = 8_000;
 
 /// The embedding models of a workspace.
-pub(crate) struct Models {
+pub(crate) struct EmbeddingModels {
     /// The configured model.
-    pub(crate) own: Numbered,
+    pub(crate) configured: RegisteredModel,
     /// The built-in `fast` model, which embeds documents as they are stored; `None` if it is the configured model.
-    pub(crate) bridge: Option<Numbered>,
+    pub(crate) bridge: Option<RegisteredModel>,
     pub(crate) fill: Fill,
 }
 
+/// A chunk's position in its document, its text as a model reads it, and the hash of that text.
+pub(crate) type EmbeddingInput = (usize, String, TextHash);
+
 /// An embedder with its key in the store.
 #[derive(Clone)]
-pub(crate) struct Numbered {
+pub(crate) struct RegisteredModel {
     pub(crate) embedder: Arc<dyn Embedder>,
     pub(crate) key: ModelKey,
     /// Dimensions of its vectors, once they are known.
     dimensions: Arc<OnceLock<usize>>,
     /// Time and error of the last query, if it failed.
-    failure: Arc<Mutex<Option<(Instant, EmbedError)>>>,
+    last_failure: Arc<Mutex<Option<(Instant, EmbedError)>>>,
 }
 
-impl Models {
+impl EmbeddingModels {
     /// Registers the models in the store; `None` if the store is read-only and does not know the configured one.
     pub(crate) fn open(options: &EmbeddingOptions, store: &dyn Store) -> Result<Option<Self>, StoreError> {
         let fast = builtin::fast();
-        let own = Numbered::open(options.embedder.clone(), store)?;
+        let configured = RegisteredModel::open(options.embedder.clone(), store)?;
         let bridge = match options.embedder.model() == fast.model() {
             true => None,
-            false => Numbered::open(fast, store)?,
+            false => RegisteredModel::open(fast, store)?,
         };
-        Ok(own.map(|own| Self { own, bridge, fill: options.fill }))
+        Ok(configured.map(|configured| Self { configured, bridge, fill: options.fill }))
     }
 
     /// The configured model, then the bridge model if there is one.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Numbered> {
-        std::iter::once(&self.own).chain(&self.bridge)
+    pub(crate) fn all(&self) -> impl Iterator<Item = &RegisteredModel> {
+        std::iter::once(&self.configured).chain(&self.bridge)
     }
 
     /// The model that embeds documents as they are stored.
-    pub(crate) fn instant(&self) -> &Numbered {
-        self.bridge.as_ref().unwrap_or(&self.own)
+    pub(crate) fn ingest_model(&self) -> &RegisteredModel {
+        self.bridge.as_ref().unwrap_or(&self.configured)
     }
 }
 
-impl Numbered {
+impl RegisteredModel {
     fn open(embedder: Arc<dyn Embedder>, store: &dyn Store) -> Result<Option<Self>, StoreError> {
         let key = match store.writable() {
             true => Some(store.ensure_model(embedder.model())?),
@@ -62,48 +65,50 @@ impl Numbered {
         };
         let Some(key) = key else { return Ok(None) };
         let dimensions = store.dimensions(key)?.map_or_else(OnceLock::new, OnceLock::from);
-        Ok(Some(Self { embedder, key, dimensions: Arc::new(dimensions), failure: Arc::default() }))
+        Ok(Some(Self { embedder, key, dimensions: Arc::new(dimensions), last_failure: Arc::default() }))
     }
 
     /// Embeds texts, each with its position and hash, as vectors ready to be stored.
     pub(crate) fn vectors(
         &self,
-        texts: &[(usize, String, TextHash)],
+        texts: &[EmbeddingInput],
         effort: Effort,
     ) -> Result<Vec<NewVector>, EmbedError> {
-        let only: Vec<&str> = texts.iter().map(|(_, text, _)| text.as_str()).collect();
-        let made = texts.iter().zip(self.embed(&only, effort)?);
-        Ok(made.map(|((position, _, hash), values)| new_vector(*position, *hash, &values)).collect())
+        let bare_texts: Vec<&str> = texts.iter().map(|(_, text, _)| text.as_str()).collect();
+        let inputs_with_vectors = texts.iter().zip(self.embed(&bare_texts, effort)?);
+        Ok(inputs_with_vectors
+            .map(|((position, _, hash), values)| new_vector(*position, *hash, &values))
+            .collect())
     }
 
     /// The vector of a query. Repeats a recent failure without asking the model: otherwise every search would wait
     /// for a service that is down.
     pub(crate) fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        if let Some((at, error)) = &*self.failure()
-            && at.elapsed() < QUERY_REST
+        if let Some((at, error)) = &*self.last_failure()
+            && at.elapsed() < QUERY_COOLDOWN
         {
             return Err(error.clone());
         }
-        let made = self.ask_query(text).inspect_err(|error| {
+        let result = self.embed_query_without_cooldown(text).inspect_err(|error| {
             tracing::warn!(%error, "{} does not know what the query means", self.embedder.model());
         });
-        *self.failure() = match &made {
+        *self.last_failure() = match &result {
             // A rejection may concern this query only.
             Ok(_) | Err(EmbedError::Refused(_) | EmbedError::Unreadable(_)) => None,
             Err(error) => Some((Instant::now(), error.clone())),
         };
-        made
+        result
     }
 
     /// The vector of a query, even after a recent failure.
-    pub(crate) fn ask_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+    pub(crate) fn embed_query_without_cooldown(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
-        let vectors = self.checked(vec![self.embedder.embed_query(text)?])?;
+        let vectors = self.check_vectors(vec![self.embedder.embed_query(text)?])?;
         Ok(vectors.into_iter().next().unwrap_or_default())
     }
 
-    fn failure(&self) -> MutexGuard<'_, Option<(Instant, EmbedError)>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, EmbedError)>> {
+        self.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Embeds texts, and checks the number and dimensions of the vectors.
@@ -113,11 +118,11 @@ impl Numbered {
             let (asked, got) = (texts.len(), vectors.len());
             return Err(EmbedError::Refused(format!("asked for {asked} vectors, got {got}")));
         }
-        self.checked(vectors)
+        self.check_vectors(vectors)
     }
 
     /// Checks that vectors are finite and have the dimensions of the earlier ones.
-    fn checked(&self, vectors: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn check_vectors(&self, vectors: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let Some(first) = vectors.first() else { return Ok(vectors) };
         if vectors.iter().any(Vec::is_empty) {
             let model = self.embedder.model();

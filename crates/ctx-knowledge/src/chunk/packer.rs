@@ -1,6 +1,6 @@
 //! Packs units into chunks as a stream, and buffers no more units than one chunk needs.
 
-use super::units::{Ending, Unit};
+use super::units::{Unit, UnitBoundary};
 use super::{Chunking, Span};
 use std::collections::VecDeque;
 
@@ -57,10 +57,10 @@ impl<'a> Packer<'a> {
         self.max_tokens
     }
 
-    /// Raises the break quality of the last unit's end to at least `ending`.
-    pub(super) fn raise_ending(&mut self, ending: Ending) {
+    /// Raises the break quality of the last unit's end to at least `boundary`.
+    pub(super) fn raise_boundary(&mut self, boundary: UnitBoundary) {
         if let Some(last) = self.units.back_mut() {
-            last.ending = last.ending.max(ending);
+            last.boundary = last.boundary.max(boundary);
         }
     }
 
@@ -104,7 +104,7 @@ impl<'a> Packer<'a> {
 
     fn end_chunk(&mut self) {
         let units = self.units.make_contiguous();
-        let last = good_end(units, self.unit_count).unwrap_or(self.unit_count);
+        let last = preferred_end(units, self.unit_count).unwrap_or(self.unit_count);
         let (start, end) = (units[0].start, units[last - 1].end);
         let next = overlap_start(units, last, self.overlap_tokens);
         self.add_span(start, end);
@@ -121,10 +121,11 @@ impl<'a> Packer<'a> {
 }
 
 /// The end of the last paragraph, or else list item, in the second half of the first `last` units.
-fn good_end(units: &[Unit], last: usize) -> Option<usize> {
+fn preferred_end(units: &[Unit], last: usize) -> Option<usize> {
     let half = last / 2;
-    let last_with = |ending: Ending| (half..last).rev().find(|index| units[*index].ending >= ending);
-    last_with(Ending::Paragraph).or_else(|| last_with(Ending::ListItem)).map(|index| index + 1)
+    let last_with =
+        |boundary: UnitBoundary| (half..last).rev().find(|index| units[*index].boundary >= boundary);
+    last_with(UnitBoundary::Paragraph).or_else(|| last_with(UnitBoundary::ListItem)).map(|index| index + 1)
 }
 
 /// Index of the first unit of the next chunk: some whole units before `last` (the overlap), never the first unit.

@@ -30,7 +30,7 @@ const DOCUMENT_PROMPTS: [&str; 3] = ["document", "passage", "corpus"];
 const QUERY_PROMPTS: [&str; 1] = ["query"];
 
 /// The configuration of a model.
-pub(super) struct Folder {
+pub(super) struct ModelConfig {
     pub(super) shape: Shape,
     /// Prefix of each document.
     pub(super) document_prompt: String,
@@ -39,7 +39,7 @@ pub(super) struct Folder {
 }
 
 #[derive(Deserialize)]
-struct Config {
+struct BertConfig {
     #[serde(default)]
     is_decoder: bool,
     hidden_act: String,
@@ -50,17 +50,17 @@ struct Config {
     intermediate_size: usize,
     max_position_embeddings: usize,
     vocab_size: usize,
-    #[serde(default = "usual_kinds")]
+    #[serde(default = "default_type_vocab_size")]
     type_vocab_size: usize,
-    #[serde(default = "usual_epsilon")]
+    #[serde(default = "default_layer_norm_eps")]
     layer_norm_eps: f32,
 }
 
-fn usual_kinds() -> usize {
+fn default_type_vocab_size() -> usize {
     2
 }
 
-fn usual_epsilon() -> f32 {
+fn default_layer_norm_eps() -> f32 {
     1e-12
 }
 
@@ -97,18 +97,18 @@ impl Prompts {
     }
 }
 
-impl Folder {
+impl ModelConfig {
     /// Reads and checks the files; the error names the file.
     pub(super) fn read(folder: &Path) -> Result<Self, String> {
         let wrong = |name: &str, problem: String| format!("{}: {problem}", folder.join(name).display());
-        let config = config(folder)?;
-        let pooling = pooling(folder)?;
-        let tokenizer: TokenizerConfig = json(folder, TOKENIZER)?.unwrap_or_default();
+        let config = read_bert_config(folder)?;
+        let pooling = read_pooling(folder)?;
+        let tokenizer: TokenizerConfig = read_json(folder, TOKENIZER)?.unwrap_or_default();
         if tokenizer.do_lower_case == Some(false) || tokenizer.strip_accents == Some(false) {
             return Err(wrong(TOKENIZER, format!("the model tells capitals or accents apart; {SUPPORTED}")));
         }
         vocabulary::check(folder).map_err(|problem| format!("{problem}; {SUPPORTED}"))?;
-        let length: Length = json(folder, LENGTH)?.unwrap_or_default();
+        let length: Length = read_json(folder, LENGTH)?.unwrap_or_default();
         let lengths = [length.max_seq_length, tokenizer.model_max_length];
         // The cast saturates: a huge length becomes the largest integer.
         let places = lengths.into_iter().flatten().map(|length| length as usize);
@@ -126,7 +126,7 @@ impl Folder {
             pooling,
         };
         shape.check().map_err(|problem| wrong(CONFIG, problem))?;
-        let prompts: Prompts = json(folder, PROMPTS)?.unwrap_or_default();
+        let prompts: Prompts = read_json(folder, PROMPTS)?.unwrap_or_default();
         Ok(Self {
             shape,
             document_prompt: prompts.first_of(&DOCUMENT_PROMPTS),
@@ -135,9 +135,9 @@ impl Folder {
     }
 }
 
-fn config(folder: &Path) -> Result<Config, String> {
+fn read_bert_config(folder: &Path) -> Result<BertConfig, String> {
     let wrong = |problem: &str| format!("{}: {problem}; {SUPPORTED}", folder.join(CONFIG).display());
-    let Some(read) = json::<Map<String, Value>>(folder, CONFIG)? else {
+    let Some(read) = read_json::<Map<String, Value>>(folder, CONFIG)? else {
         return Err(format!("{} has no `{CONFIG}`", folder.display()));
     };
     // First, since other model types have other fields.
@@ -145,9 +145,9 @@ fn config(folder: &Path) -> Result<Config, String> {
     if kind != "bert" {
         return Err(wrong(&format!("the model type is `{kind}`, not `bert`")));
     }
-    let config: Config =
+    let config: BertConfig =
         serde_json::from_value(Value::Object(read)).map_err(|error| wrong(&error.to_string()))?;
-    let Config { hidden_act, position_embedding_type, .. } = &config;
+    let BertConfig { hidden_act, position_embedding_type, .. } = &config;
     if hidden_act != "gelu" {
         return Err(wrong(&format!("the activation is `{hidden_act}`, not `gelu`")));
     }
@@ -160,19 +160,19 @@ fn config(folder: &Path) -> Result<Config, String> {
     Ok(config)
 }
 
-fn pooling(folder: &Path) -> Result<Pooling, String> {
+fn read_pooling(folder: &Path) -> Result<Pooling, String> {
     let wrong = |name: &str, problem: String| {
         Err(format!(
             "{}: {problem}; vectors can be the mean of the tokens or the first",
             folder.join(name).display()
         ))
     };
-    let modules: Vec<Module> = json(folder, MODULES)?.unwrap_or_default();
+    let modules: Vec<Module> = read_json(folder, MODULES)?.unwrap_or_default();
     let kinds = modules.iter().filter_map(|module| module.kind.rsplit('.').next());
     if let Some(other) = kinds.into_iter().find(|kind| !MODULE_KINDS.contains(kind)) {
         return wrong(MODULES, format!("the model has a part `{other}`"));
     }
-    let Some(settings) = json::<Map<String, Value>>(folder, POOLING)? else { return Ok(Pooling::Mean) };
+    let Some(settings) = read_json::<Map<String, Value>>(folder, POOLING)? else { return Ok(Pooling::Mean) };
     if settings.get("include_prompt") == Some(&Value::Bool(false)) {
         return wrong(POOLING, "prompts are no part of the mean".to_owned());
     }
@@ -187,7 +187,7 @@ fn pooling(folder: &Path) -> Result<Pooling, String> {
 }
 
 /// The content of a file; `None` if it does not exist.
-pub(super) fn bytes(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, String> {
+pub(super) fn read_bytes(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, String> {
     let path = folder.join(name);
     let wrong = |problem: String| format!("{}: {problem}", path.display());
     let file = match File::open(&path) {
@@ -204,8 +204,8 @@ pub(super) fn bytes(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, String
 }
 
 /// The content of a JSON file; `None` if it does not exist.
-pub(super) fn json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>, String> {
-    let Some(bytes) = bytes(folder, name)? else { return Ok(None) };
+pub(super) fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>, String> {
+    let Some(bytes) = read_bytes(folder, name)? else { return Ok(None) };
     let read = serde_json::from_slice(&bytes);
     read.map(Some).map_err(|error| format!("{}: {error}", folder.join(name).display()))
 }

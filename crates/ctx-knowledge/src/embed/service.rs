@@ -19,14 +19,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum timeout of a query, whatever the settings allow: a user waits, and another model can take over.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a response: thousands of the largest vectors.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+const RESPONSE_BYTES_MAX: usize = 64 << 20;
 /// Maximum bytes that are read of an error response.
-const FAILURE_BYTES_MAX: usize = 64 << 10;
+const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Maximum characters of an error response in a message.
-const FAILURE_CHARS_MAX: usize = 300;
+const ERROR_CHARS_MAX: usize = 300;
 
 /// The HTTP endpoint of an embedding service.
-pub(super) struct Service {
+pub(super) struct EmbeddingService {
     /// The provider's name.
     name: &'static str,
     url: Url,
@@ -38,30 +38,44 @@ pub(super) struct Service {
 }
 
 /// A response, with its body or the error of reading it.
-struct Received {
+struct ServiceResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Result<Vec<u8>, BodyError>,
 }
 
 /// A response with an error status.
-pub(super) struct Failure {
+pub(super) struct ErrorResponse {
     pub(super) status: StatusCode,
     /// The message of the service, shortened, with secrets masked.
-    pub(super) words: String,
+    pub(super) message: String,
     retry_after: Option<Duration>,
 }
 
-/// The timeout that applies to a request.
+/// Why a request to a service failed.
+pub(super) enum ServiceError {
+    /// A response with an error status; the provider's API says what it means.
+    Status(ErrorResponse),
+    /// Any other failure.
+    Other(EmbedError),
+}
+
+impl From<EmbedError> for ServiceError {
+    fn from(error: EmbedError) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// What a request is for, which decides its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum RequestKind {
     /// At most [`QUERY_TIMEOUT`], since a search waits.
     Query,
     /// The timeout of the settings.
     Batch,
 }
 
-impl Service {
+impl EmbeddingService {
     /// A service with the endpoint `path` below the base URL `url`; the error names the wrong setting.
     pub(super) fn new(
         name: &'static str,
@@ -84,7 +98,7 @@ impl Service {
             Ok(mut segments) => segments.pop_if_empty().extend(path).pop_if_empty(),
             Err(()) => return Err(wrong("it has no path")),
         };
-        let authorization = api_key.map(bearer).transpose()?;
+        let authorization = api_key.map(bearer_header).transpose()?;
         let redactor = Redactor::new(api_key.cloned());
         let client = Client::new(ClientOptions {
             user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
@@ -94,45 +108,47 @@ impl Service {
         Ok(Self { name, url, authorization, redactor, timeout, client })
     }
 
-    /// Sends a request. The inner error is a response with an error status; the outer error is any other failure.
-    pub(super) fn ask<T: DeserializeOwned>(
+    /// Sends a request.
+    pub(super) fn post<T: DeserializeOwned>(
         &self,
         request: &Value,
-        patience: Patience,
-    ) -> Result<Result<T, Failure>, EmbedError> {
-        let timeout = match patience {
-            Patience::Query => self.timeout.min(QUERY_TIMEOUT),
-            Patience::Batch => self.timeout,
+        kind: RequestKind,
+    ) -> Result<T, ServiceError> {
+        let timeout = match kind {
+            RequestKind::Query => self.timeout.min(QUERY_TIMEOUT),
+            RequestKind::Batch => self.timeout,
         };
-        let Received { status, headers, body } = self.exchange(request, timeout)?;
+        let ServiceResponse { status, headers, body } = self.send(request, timeout)?;
         if !status.is_success() {
             let retry_after = retry_after(&headers);
             let location = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
-            let words = match location.filter(|_| status.is_redirection()) {
+            let message = match location.filter(|_| status.is_redirection()) {
                 Some(location) => format!("it sends everybody to {location}"),
                 // Optional: without a readable body, the status is still reported.
-                None => body.map(|body| words(&body)).unwrap_or_default(),
+                None => body.map(|body| error_message(&body)).unwrap_or_default(),
             };
-            let words = shortened(&self.redactor.text(words));
-            return Ok(Err(Failure { status, words, retry_after }));
+            let message = truncate_to_line(&self.redactor.text(message));
+            return Err(ServiceError::Status(ErrorResponse { status, message, retry_after }));
         }
-        let body = body.map_err(|error| self.unread(error))?;
-        let answer = serde_json::from_slice(&body).map_err(|error| {
-            let said = shortened(&self.redactor.text(words(&body)));
-            EmbedError::Refused(format!("{self} answered with something else than vectors ({error}): {said}"))
-        })?;
-        Ok(Ok(answer))
+        let body = body.map_err(|error| self.body_error(error))?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let detail = truncate_to_line(&self.redactor.text(error_message(&body)));
+            EmbedError::Refused(format!(
+                "{self} answered with something else than vectors ({error}): {detail}"
+            ))
+            .into()
+        })
     }
 
-    /// Converts a failure: temporary, permanent, or caused by the texts.
-    pub(super) fn failed(&self, failure: &Failure) -> EmbedError {
-        let Failure { status, words, retry_after } = failure;
-        let said = if words.is_empty() { String::new() } else { format!(": {words}") };
-        let reason = format!("{self} answered {status}{said}");
-        let passes = status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED
+    /// Converts an error response: temporary, permanent, or caused by the texts.
+    pub(super) fn classify_error(&self, response: &ErrorResponse) -> EmbedError {
+        let ErrorResponse { status, message, retry_after } = response;
+        let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
+        let reason = format!("{self} answered {status}{detail}");
+        let is_temporary = status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED
             || matches!(*status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
         // Caused by the credentials or the endpoint, and not by the texts.
-        let about_us = matches!(
+        let is_caused_by_endpoint = matches!(
             *status,
             StatusCode::UNAUTHORIZED
                 | StatusCode::PAYMENT_REQUIRED
@@ -142,31 +158,33 @@ impl Service {
                 | StatusCode::PROXY_AUTHENTICATION_REQUIRED
         );
         match retry_after {
-            _ if !passes && status.is_client_error() && !about_us => EmbedError::Unreadable(reason),
-            _ if !passes => EmbedError::Refused(reason),
+            _ if !is_temporary && status.is_client_error() && !is_caused_by_endpoint => {
+                EmbedError::Unreadable(reason)
+            }
+            _ if !is_temporary => EmbedError::Refused(reason),
             Some(after) => EmbedError::Later { reason, after: *after },
             None => EmbedError::Unavailable(reason),
         }
     }
 
-    /// Checks the number and dimensions of the vectors for `asked` texts, and normalises them.
-    pub(super) fn vectors(
+    /// Checks the number and dimensions of the vectors for `expected_count` texts, and normalises them.
+    pub(super) fn check_vectors(
         &self,
         mut vectors: Vec<Vec<f32>>,
-        asked: usize,
+        expected_count: usize,
         dimensions: Option<usize>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let refused = |problem: String| Err(EmbedError::Refused(format!("{self} {problem}")));
-        if vectors.len() != asked {
-            return refused(format!("was asked for {asked} vectors and made {}", vectors.len()));
+        if vectors.len() != expected_count {
+            return refused(format!("was asked for {expected_count} vectors and made {}", vectors.len()));
         }
         for vector in &mut vectors {
             let size = vector.len();
             match dimensions {
                 _ if size == 0 => return refused("made a vector without numbers".to_owned()),
-                Some(wanted) if wanted != size => {
+                Some(expected) if expected != size => {
                     return refused(format!(
-                        "was asked for vectors of {wanted} numbers and made one of {size}; \
+                        "was asked for vectors of {expected} numbers and made one of {size}; \
                          set `embedding.dims` to what the model makes, or leave it out"
                     ));
                 }
@@ -178,28 +196,28 @@ impl Service {
 
     /// Sends a request and reads the response, bounded in size and time. Follows no redirects: texts and API keys are
     /// sent only to the configured URL.
-    fn exchange(&self, request: &Value, timeout: Duration) -> Result<Received, EmbedError> {
-        let mut sent = Request::new(Method::POST, self.url.clone())
+    fn send(&self, request: &Value, timeout: Duration) -> Result<ServiceResponse, EmbedError> {
+        let mut http_request = Request::new(Method::POST, self.url.clone())
             .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .body(request.to_string());
-        sent.headers.extend(self.authorization.clone().map(|value| (header::AUTHORIZATION, value)));
-        sent.timeout = Some(timeout);
+        http_request.headers.extend(self.authorization.clone().map(|value| (header::AUTHORIZATION, value)));
+        http_request.timeout = Some(timeout);
         let (client, reach) =
             (self.client.clone(), Reach::configured(self.url.host_str().unwrap_or_default()));
-        let exchanged = block_on(async move {
-            let mut response = client.send(&sent, reach).await?;
+        let result = block_on(async move {
+            let mut response = client.send(&http_request, reach).await?;
             let (status, headers) = (response.status(), response.headers().clone());
-            let bytes_max = if status.is_success() { ANSWER_BYTES_MAX } else { FAILURE_BYTES_MAX };
-            Ok(Received { status, headers, body: response.read(bytes_max).await })
+            let bytes_max = if status.is_success() { RESPONSE_BYTES_MAX } else { ERROR_BYTES_MAX };
+            Ok(ServiceResponse { status, headers, body: response.read(bytes_max).await })
         });
-        let exchanged = exchanged.map_err(|error| {
+        let result = result.map_err(|error| {
             EmbedError::Refused(format!("cannot make connections to {self}: {}", root_cause(&error)))
         })?;
-        exchanged.map_err(|error| self.unreached(error))
+        result.map_err(|error| self.transport_error(error))
     }
 
     /// The error for a body that was not read completely.
-    fn unread(&self, error: BodyError) -> EmbedError {
+    fn body_error(&self, error: BodyError) -> EmbedError {
         match error {
             BodyError::TooLarge(bytes_max) => {
                 EmbedError::Refused(format!("{self} answered with more than {bytes_max} bytes"))
@@ -213,16 +231,19 @@ impl Service {
         }
     }
 
-    fn unreached(&self, error: NetError) -> EmbedError {
+    fn transport_error(&self, error: NetError) -> EmbedError {
         if error.is_timeout() {
             return EmbedError::Unavailable(format!("{self} took too long to answer"));
         }
         let cause = root_cause(&error.without_url());
-        EmbedError::Unavailable(format!("cannot reach {self}: {}", shortened(&self.redactor.text(cause))))
+        EmbedError::Unavailable(format!(
+            "cannot reach {self}: {}",
+            truncate_to_line(&self.redactor.text(cause))
+        ))
     }
 }
 
-impl std::fmt::Display for Service {
+impl std::fmt::Display for EmbeddingService {
     /// Provider and URL without its query, which may contain a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let origin = self.url.origin().ascii_serialization();
@@ -230,7 +251,7 @@ impl std::fmt::Display for Service {
     }
 }
 
-fn bearer(key: &Secret) -> Result<HeaderValue, String> {
+fn bearer_header(key: &Secret) -> Result<HeaderValue, String> {
     if key.expose().trim().is_empty() {
         return Err("api_key: must not be empty; leave it out where none is needed".to_owned());
     }
@@ -241,18 +262,18 @@ fn bearer(key: &Secret) -> Result<HeaderValue, String> {
 }
 
 /// The message in a body: a field of JSON that the usual services use, or the whole text.
-fn words(body: &[u8]) -> String {
+fn error_message(body: &[u8]) -> String {
     let parsed: Value = serde_json::from_slice(body).unwrap_or_default();
     let places = ["/error/message", "/error", "/message", "/detail"];
     let message = places.iter().find_map(|place| parsed.pointer(place)?.as_str());
     message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
 }
 
-/// A text as one line of at most [`FAILURE_CHARS_MAX`] characters.
-fn shortened(text: &str) -> String {
+/// A text as one line of at most [`ERROR_CHARS_MAX`] characters.
+fn truncate_to_line(text: &str) -> String {
     let line = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let line = line.collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(FAILURE_CHARS_MAX) {
+    match line.char_indices().nth(ERROR_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
@@ -273,28 +294,30 @@ mod tests {
     use ctx_testkit::{Web, reply, reply_with};
     use serde_json::json;
 
-    fn service(url: &str, api_key: Option<&str>) -> Result<Service, String> {
+    fn service(url: &str, api_key: Option<&str>) -> Result<EmbeddingService, String> {
         let api_key = api_key.map(Secret::new);
-        Service::new("openai", url, &["embeddings"], api_key.as_ref(), Duration::from_secs(1))
+        EmbeddingService::new("openai", url, &["embeddings"], api_key.as_ref(), Duration::from_secs(1))
     }
 
     /// A server that embeds every text as the same vector.
-    fn vectors() -> Web {
+    fn vector_server() -> Web {
         Web::serve(|_| reply(200, r#"{"vectors": [[1.0, 0.0]]}"#))
     }
 
-    fn ask(service: &Service) -> Result<Value, EmbedError> {
-        let answer = service.ask(&json!({"input": "harbour"}), Patience::Batch)?;
-        answer.map_err(|failure| service.failed(&failure))
+    fn post(service: &EmbeddingService) -> Result<Value, EmbedError> {
+        service.post(&json!({"input": "harbour"}), RequestKind::Batch).map_err(|error| match error {
+            ServiceError::Status(response) => service.classify_error(&response),
+            ServiceError::Other(error) => error,
+        })
     }
 
     #[test]
     fn a_server_whose_name_leads_to_a_forbidden_address_gets_no_text() {
-        let web = vectors();
+        let web = vector_server();
         let at = |address: [u8; 4]| {
             let mut service = service(&web.url("/").replace("127.0.0.1", "models.test"), None).unwrap();
             service.client = service.client.with_known_host("models.test", address.into());
-            ask(&service)
+            post(&service)
         };
         assert!(at([127, 0, 0, 1]).is_ok());
         for address in [[169, 254, 169, 254], [0, 0, 0, 0], [100, 100, 100, 200]] {
@@ -305,8 +328,8 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_takes_no_text_anywhere() {
-        let elsewhere = vectors();
+    fn redirects_are_not_followed() {
+        let elsewhere = vector_server();
         for to in [
             elsewhere.url("/"),
             "http://169.254.169.254/latest".to_owned(),
@@ -316,7 +339,7 @@ mod tests {
                 let location = to.clone();
                 let web = Web::serve(move |_| reply_with(status, &[("Location", &location)], ""));
                 let service = service(&web.url("/"), Some("hunter2hunter2")).unwrap();
-                let Err(EmbedError::Refused(reason)) = ask(&service) else { panic!("{to} was followed") };
+                let Err(EmbedError::Refused(reason)) = post(&service) else { panic!("{to} was followed") };
                 assert!(reason.ends_with(&format!("it sends everybody to {to}")), "{reason}");
                 assert_eq!(web.asked().len(), 1);
             }
@@ -326,10 +349,10 @@ mod tests {
 
     #[test]
     fn a_literal_address_of_the_settings_is_the_only_forbidden_one_that_is_asked() {
-        let web = vectors();
+        let web = vector_server();
         // Allowed only because the settings name it; connecting to it reaches this machine.
         let named = service(&web.url("/").replace("127.0.0.1", "0.0.0.0"), None).unwrap();
-        assert!(ask(&named).is_ok());
+        assert!(post(&named).is_ok());
         assert!(Reach::OWN.check_host("0.0.0.0").is_err());
         assert_eq!(web.asked().len(), 1);
     }
@@ -344,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_cannot_be_used_is_told_without_what_is_secret_in_it() {
+    fn an_unusable_url_is_an_error_that_shows_no_secret() {
         let problem = |url| service(url, None).err().unwrap();
         for wrong in ["", "127.0.0.1:11434", "localhost:11434", "ftp://a.example", "http://", "/v1"] {
             assert!(problem(wrong).starts_with("url: "), "{wrong}: {}", problem(wrong));
@@ -356,18 +379,18 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_cannot_be_sent_is_told_and_not_shown() {
+    fn an_unusable_key_is_an_error_that_does_not_show_it() {
         let problem = |key| service("https://a.example", Some(key)).err().unwrap();
         assert!(problem("").starts_with("api_key: must not be empty"));
         assert_eq!(problem("hunter2\nhunter2"), "api_key: has characters that cannot be sent");
     }
 
     #[test]
-    fn what_a_service_says_is_one_short_line() {
-        let said = |body: &str| shortened(&words(body.as_bytes()));
-        assert_eq!(said(r#"{"error": {"message": "no such\nmodel"}}"#), "no such model");
-        assert_eq!(said(r#"{"error": "no such model"}"#), "no such model");
-        assert_eq!(said("<h1>\u{1b}[31m502\u{7}</h1>"), "<h1> [31m502 </h1>");
-        assert_eq!(said(&"é".repeat(1000)).chars().count(), FAILURE_CHARS_MAX + 1);
+    fn the_message_of_a_service_is_truncated_to_one_line() {
+        let detail = |body: &str| truncate_to_line(&error_message(body.as_bytes()));
+        assert_eq!(detail(r#"{"error": {"message": "no such\nmodel"}}"#), "no such model");
+        assert_eq!(detail(r#"{"error": "no such model"}"#), "no such model");
+        assert_eq!(detail("<h1>\u{1b}[31m502\u{7}</h1>"), "<h1> [31m502 </h1>");
+        assert_eq!(detail(&"é".repeat(1000)).chars().count(), ERROR_CHARS_MAX + 1);
     }
 }

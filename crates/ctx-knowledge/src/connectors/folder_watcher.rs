@@ -3,7 +3,7 @@
 //! Only folders that a sync would read are watched, so ignored ones cost nothing. If the system's limit on watches is
 //! reached, signals are sent at a fixed interval instead (polling).
 
-use super::filesystem::{Filesystem, is_own, plain};
+use super::filesystem::{FilesystemConnector, error_text, is_own_file};
 use ctx_core::Signal;
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RemoveKind, RenameMode};
 use notify::{Config, ErrorKind, Event, EventKind, RecursiveMode, Watcher};
@@ -17,78 +17,84 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Whether the system watches folders recursively; otherwise each folder has its own watch.
-const WATCHES_DEEPLY: bool = cfg!(any(target_os = "macos", windows));
+const HAS_RECURSIVE_WATCHES: bool = cfg!(any(target_os = "macos", windows));
 /// Maximum passes to find folders that appear while others are being watched.
 const PASSES_MAX: usize = 8;
 /// Git's own folder, which changes often and is never read.
-const GIT: &str = ".git";
+const GIT_FOLDER: &str = ".git";
 
 /// `EMFILE`: too many inotify instances or open files.
-const TOO_MANY: i32 = 24;
+const EMFILE: i32 = 24;
 
 /// Debounce and polling intervals.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timing {
+pub(super) struct WatchTiming {
     /// A burst of changes ends after this time without a change.
-    quiet: Duration,
+    debounce: Duration,
     /// Maximum duration of a burst before a signal is sent.
-    longest: Duration,
+    burst_max: Duration,
     /// Interval of checks whether the root was deleted or replaced.
-    look: Duration,
+    root_check_interval: Duration,
     /// Interval of signals if the folder cannot be watched.
-    poll: Duration,
+    poll_interval: Duration,
 }
 
-impl Default for Timing {
+impl Default for WatchTiming {
     fn default() -> Self {
         Self {
-            quiet: Duration::from_millis(300),
-            longest: Duration::from_secs(1),
-            look: Duration::from_secs(1),
-            poll: Duration::from_secs(5),
+            debounce: Duration::from_millis(300),
+            burst_max: Duration::from_secs(1),
+            root_check_interval: Duration::from_secs(1),
+            poll_interval: Duration::from_secs(5),
         }
     }
 }
 
 /// Watches until the receiver of the signal is dropped.
-pub(super) fn run<W: Watcher>(filesystem: &Filesystem, timing: Timing, signal: &Signal) {
+pub(super) fn run<W: Watcher>(filesystem: &FilesystemConnector, timing: WatchTiming, signal: &Signal) {
     if let Err(error) = watch::<W>(filesystem, timing, signal) {
         tracing::warn!(
             "the folder {} cannot be watched: {}; looking at it every {} s instead",
-            filesystem.shown_root.display(),
-            reason(&error),
-            timing.poll.as_secs()
+            filesystem.display_root.display(),
+            error_reason(&error),
+            timing.poll_interval.as_secs()
         );
         while signal.is_heard() {
             signal.send();
-            thread::sleep(timing.poll);
+            thread::sleep(timing.poll_interval);
         }
     }
 }
 
-fn watch<W: Watcher>(filesystem: &Filesystem, timing: Timing, signal: &Signal) -> notify::Result<()> {
-    let news = Arc::new(News::new(filesystem));
-    let (wake, woken) = sync_channel(1);
-    let hear = {
-        let news = news.clone();
+fn watch<W: Watcher>(
+    filesystem: &FilesystemConnector,
+    timing: WatchTiming,
+    signal: &Signal,
+) -> notify::Result<()> {
+    let filter = Arc::new(EventFilter::new(filesystem));
+    let (wake_sender, wake_receiver) = sync_channel(1);
+    let on_event = {
+        let filter = filter.clone();
         move |event: notify::Result<Event>| {
-            if news.matters(event) {
+            if filter.is_relevant(event) {
                 // A full channel already has a pending wake-up.
-                wake.try_send(()).ok();
+                wake_sender.try_send(()).ok();
             }
         }
     };
-    let mut watcher = W::new(hear, Config::default())?;
-    let mut watched = Watched::default();
-    watched.renew(&mut watcher, filesystem, &news)?;
+    let mut watcher = W::new(on_event, Config::default())?;
+    let mut watches = FolderWatches::default();
+    watches.replace(&mut watcher, filesystem, &filter)?;
     signal.send();
 
     let mut burst: Option<Instant> = None;
     while signal.is_heard() {
-        let wait = if burst.is_some() { timing.quiet } else { timing.look };
-        match woken.recv_timeout(wait) {
-            Ok(()) if burst.get_or_insert_with(Instant::now).elapsed() < timing.longest => continue,
-            Err(RecvTimeoutError::Timeout) if burst.is_none() && watched.place == place(filesystem) => {
+        let wait = if burst.is_some() { timing.debounce } else { timing.root_check_interval };
+        match wake_receiver.recv_timeout(wait) {
+            Ok(()) if burst.get_or_insert_with(Instant::now).elapsed() < timing.burst_max => continue,
+            Err(RecvTimeoutError::Timeout)
+                if burst.is_none() && watches.root_identity == root_identity(filesystem) =>
+            {
                 continue;
             }
             Err(RecvTimeoutError::Disconnected) => return Err(notify::Error::generic("its watcher ended")),
@@ -96,8 +102,10 @@ fn watch<W: Watcher>(filesystem: &Filesystem, timing: Timing, signal: &Signal) -
         }
         burst = None;
         // Renewed before the signal: the sync reads earlier changes, and the new watches report later ones.
-        if news.folders.swap(false, Ordering::Relaxed) || watched.place != place(filesystem) {
-            watched.renew(&mut watcher, filesystem, &news)?;
+        if filter.has_new_folders.swap(false, Ordering::Relaxed)
+            || watches.root_identity != root_identity(filesystem)
+        {
+            watches.replace(&mut watcher, filesystem, &filter)?;
         }
         signal.send();
     }
@@ -106,12 +114,12 @@ fn watch<W: Watcher>(filesystem: &Filesystem, timing: Timing, signal: &Signal) -
 
 /// Identity of the root folder: one that replaces it under the same name differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct RootIdentity {
     root: PathBuf,
     identity: (u64, u64),
 }
 
-fn place(filesystem: &Filesystem) -> Option<Place> {
+fn root_identity(filesystem: &FilesystemConnector) -> Option<RootIdentity> {
     let root = filesystem.canonical_root().ok()?;
     #[cfg(unix)]
     let identity = {
@@ -120,40 +128,40 @@ fn place(filesystem: &Filesystem) -> Option<Place> {
     };
     #[cfg(not(unix))]
     let identity = (0, 0);
-    Some(Place { root, identity })
+    Some(RootIdentity { root, identity })
 }
 
 /// The folders that are being watched.
 #[derive(Default)]
-struct Watched {
+struct FolderWatches {
     /// `None` while the root does not exist.
-    place: Option<Place>,
+    root_identity: Option<RootIdentity>,
     folders: BTreeSet<PathBuf>,
 }
 
-impl Watched {
+impl FolderWatches {
     /// Replaces all watches by watches of the present folders. No watch is kept: a folder of the same name may be a
     /// new one.
-    fn renew(
+    fn replace(
         &mut self,
         watcher: &mut impl Watcher,
-        filesystem: &Filesystem,
-        news: &News,
+        filesystem: &FilesystemConnector,
+        filter: &EventFilter,
     ) -> notify::Result<()> {
-        self.place = place(filesystem);
-        news.set_root(self.place.as_ref().map(|place| place.root.clone()));
+        self.root_identity = root_identity(filesystem);
+        filter.set_root(self.root_identity.as_ref().map(|root_identity| root_identity.root.clone()));
         for folder in std::mem::take(&mut self.folders) {
             // Fails for a deleted folder, whose watch has ended.
             watcher.unwatch(&folder).ok();
         }
-        let Some(place) = &self.place else { return Ok(()) };
-        if WATCHES_DEEPLY {
-            self.folders.insert(place.root.clone());
-            return watcher.watch(&place.root, RecursiveMode::Recursive);
+        let Some(root_identity) = &self.root_identity else { return Ok(()) };
+        if HAS_RECURSIVE_WATCHES {
+            self.folders.insert(root_identity.root.clone());
+            return watcher.watch(&root_identity.root, RecursiveMode::Recursive);
         }
         for _ in 0..PASSES_MAX {
-            let found = filesystem.folders(&place.root);
-            let fresh: Vec<PathBuf> = found.difference(&self.folders).cloned().collect();
+            let present = filesystem.folders(&root_identity.root);
+            let fresh: Vec<PathBuf> = present.difference(&self.folders).cloned().collect();
             if fresh.is_empty() {
                 break;
             }
@@ -169,21 +177,21 @@ impl Watched {
 }
 
 /// Decides which file system events can affect a sync.
-struct News {
-    filesystem: Filesystem,
+struct EventFilter {
+    filesystem: FilesystemConnector,
     own_files: Vec<PathBuf>,
     root: Mutex<Option<PathBuf>>,
     /// Set when there may be folders without a watch.
-    folders: AtomicBool,
+    has_new_folders: AtomicBool,
 }
 
-impl News {
-    fn new(filesystem: &Filesystem) -> Self {
+impl EventFilter {
+    fn new(filesystem: &FilesystemConnector) -> Self {
         Self {
             filesystem: filesystem.clone(),
             own_files: filesystem.own_files(),
             root: Mutex::default(),
-            folders: AtomicBool::new(false),
+            has_new_folders: AtomicBool::new(false),
         }
     }
 
@@ -192,12 +200,12 @@ impl News {
     }
 
     /// Whether a sync may find something new after this event.
-    fn matters(&self, event: notify::Result<Event>) -> bool {
+    fn is_relevant(&self, event: notify::Result<Event>) -> bool {
         let event = match event {
             Ok(event) if !event.need_rescan() => event,
             // Events were lost.
             _ => {
-                self.folders.store(true, Ordering::Relaxed);
+                self.has_new_folders.store(true, Ordering::Relaxed);
                 return true;
             }
         };
@@ -209,26 +217,29 @@ impl News {
         }
         let root = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let relative = |path: &Path| Some(path.strip_prefix(root.as_ref()?).ok()?.to_owned());
-        let is_ours = |path: &&PathBuf| {
-            is_own(path, &self.own_files)
-                || relative(path).is_some_and(|path| path.components().any(|part| part.as_os_str() == GIT))
+        let is_ignored = |path: &&PathBuf| {
+            is_own_file(path, &self.own_files)
+                || relative(path)
+                    .is_some_and(|path| path.components().any(|part| part.as_os_str() == GIT_FOLDER))
         };
-        let foreign: Vec<&PathBuf> = event.paths.iter().filter(|path| !is_ours(path)).collect();
-        if foreign.is_empty() {
+        let relevant_paths: Vec<&PathBuf> = event.paths.iter().filter(|path| !is_ignored(path)).collect();
+        if relevant_paths.is_empty() {
             return false;
         }
-        if concerns_folders(event.kind, &foreign) {
-            self.folders.store(true, Ordering::Relaxed);
+        if may_change_folders(event.kind, &relevant_paths) {
+            self.has_new_folders.store(true, Ordering::Relaxed);
             return true;
         }
         // A path that was moved away may have been a folder, which can no longer be checked.
         matches!(event.kind, EventKind::Modify(ModifyKind::Name(_)))
-            || foreign.iter().any(|path| relative(path).is_none_or(|path| self.filesystem.depends_on(&path)))
+            || relevant_paths
+                .iter()
+                .any(|path| relative(path).is_none_or(|path| self.filesystem.affects_sync(&path)))
     }
 }
 
 /// Whether folders may have been added, removed or replaced.
-fn concerns_folders(kind: EventKind, paths: &[&PathBuf]) -> bool {
+fn may_change_folders(kind: EventKind, paths: &[&PathBuf]) -> bool {
     match kind {
         EventKind::Create(CreateKind::File) | EventKind::Remove(RemoveKind::File) => false,
         EventKind::Access(_) | EventKind::Modify(ModifyKind::Data(_)) => false,
@@ -255,15 +266,15 @@ fn is_unreadable(error: &notify::Error) -> bool {
     }
 }
 
-fn reason(error: &notify::Error) -> String {
+fn error_reason(error: &notify::Error) -> String {
     match &error.kind {
         ErrorKind::MaxFilesWatch => {
             "the system's limit on watches is reached (fs.inotify.max_user_watches)".to_owned()
         }
-        ErrorKind::Io(error) if error.raw_os_error() == Some(TOO_MANY) => {
+        ErrorKind::Io(error) if error.raw_os_error() == Some(EMFILE) => {
             "there are too many watchers (fs.inotify.max_user_instances) or open files".to_owned()
         }
-        ErrorKind::Io(error) => plain(error),
+        ErrorKind::Io(error) => error_text(error),
         ErrorKind::Generic(text) => text.clone(),
         other => format!("{other:?}"),
     }
@@ -282,9 +293,9 @@ mod tests {
     use tempfile::TempDir;
 
     /// A watcher that is at the system's limit of watches.
-    struct NoMore;
+    struct ExhaustedWatcher;
 
-    impl Watcher for NoMore {
+    impl Watcher for ExhaustedWatcher {
         fn new<F: EventHandler>(_: F, _: Config) -> notify::Result<Self> {
             Ok(Self)
         }
@@ -299,7 +310,7 @@ mod tests {
         }
     }
 
-    fn filesystem(folder: &TempDir) -> Filesystem {
+    fn filesystem(folder: &TempDir) -> FilesystemConnector {
         let own_files = [folder.path().join("ctx.sqlite")];
         let options = OpenOptions {
             workspace_root: folder.path(),
@@ -312,12 +323,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_cannot_be_watched_is_looked_at_now_and_then() {
+    async fn a_folder_that_cannot_be_watched_is_polled() {
         let folder = tempfile::tempdir().unwrap();
         let filesystem = filesystem(&folder);
         let (signal, mut watch) = Watch::channel();
-        let timing = Timing { poll: Duration::from_millis(1), ..Timing::default() };
-        let watching = thread::spawn(move || run::<NoMore>(&filesystem, timing, &signal));
+        let timing = WatchTiming { poll_interval: Duration::from_millis(1), ..WatchTiming::default() };
+        let watching = thread::spawn(move || run::<ExhaustedWatcher>(&filesystem, timing, &signal));
         for _ in 0..3 {
             assert!(watch.changed().await);
         }
@@ -326,17 +337,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_change_what_is_read_matters() {
+    fn only_events_that_can_affect_a_sync_are_relevant() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("new")).unwrap();
         let filesystem = filesystem(&folder);
-        let news = News::new(&filesystem);
+        let filter = EventFilter::new(&filesystem);
         let root = filesystem.canonical_root().unwrap();
-        news.set_root(Some(root.clone()));
+        filter.set_root(Some(root.clone()));
         let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
         let created = EventKind::Create(CreateKind::File);
         let renamed = |mode| EventKind::Modify(ModifyKind::Name(mode));
-        for (kind, path, matters, folders) in [
+        for (kind, path, expected, folders) in [
             (written, "a.md", true, false),
             (created, "deep/down/a.md", true, false),
             (EventKind::Remove(RemoveKind::File), "a.md", true, false),
@@ -354,11 +365,11 @@ mod tests {
             (renamed(RenameMode::To), "new", true, true),
             (renamed(RenameMode::To), "b.md", true, false),
         ] {
-            let told = news.matters(Ok(Event::new(kind).add_path(root.join(path))));
-            let seen = (told, news.folders.swap(false, Ordering::Relaxed));
-            assert_eq!(seen, (matters, folders), "{kind:?} {path}");
+            let is_relevant = filter.is_relevant(Ok(Event::new(kind).add_path(root.join(path))));
+            let effect = (is_relevant, filter.has_new_folders.swap(false, Ordering::Relaxed));
+            assert_eq!(effect, (expected, folders), "{kind:?} {path}");
         }
-        assert!(news.matters(Err(notify::Error::generic("overflow"))));
-        assert!(news.folders.load(Ordering::Relaxed));
+        assert!(filter.is_relevant(Err(notify::Error::generic("overflow"))));
+        assert!(filter.has_new_folders.load(Ordering::Relaxed));
     }
 }

@@ -13,7 +13,7 @@ use tantivy::schema::{
 use tantivy::{Index, Searcher, TantivyDocument, Term};
 
 const ANALYZER: &str = "ctx";
-/// Bits of [`place_number`] for the position of a chunk; no document is large enough for more chunks.
+/// Bits of [`chunk_number`] for the position of a chunk; no document is large enough for more chunks.
 const POSITION_BITS: u32 = 24;
 /// Boost of identifiers against ordinary words.
 const IDENTIFIER_WEIGHT: f32 = 2.0;
@@ -23,7 +23,7 @@ const PREFIX_WORDS_READ: usize = 1_000;
 
 /// The fields of an entry.
 #[derive(Clone, Copy)]
-pub(super) struct Fields {
+pub(super) struct IndexFields {
     document: Field,
     chunk: Field,
     place: Field,
@@ -33,7 +33,7 @@ pub(super) struct Fields {
     text: Field,
 }
 
-impl Fields {
+impl IndexFields {
     pub(super) fn new() -> (Schema, Self) {
         let mut builder = Schema::builder();
         let text = TextOptions::default().set_indexing_options(
@@ -72,7 +72,7 @@ impl Fields {
             let mut entry = TantivyDocument::default();
             entry.add_u64(self.document, document.key);
             entry.add_u64(self.chunk, position);
-            entry.add_u64(self.place, place_number((document.key, position)));
+            entry.add_u64(self.place, chunk_number((document.key, position)));
             entry.add_i64(self.updated_at, document.updated_at);
             entry.add_text(self.source, &document.source);
             if let Some((kind, _)) = document.source.split_once(':') {
@@ -89,8 +89,12 @@ impl Fields {
     }
 
     /// Indexed words with this prefix, the most common first.
-    pub(super) fn words_from(&self, searcher: &Searcher, prefix: &str) -> tantivy::Result<Vec<String>> {
-        let mut found: HashMap<String, u32> = HashMap::new();
+    pub(super) fn words_with_prefix(
+        &self,
+        searcher: &Searcher,
+        prefix: &str,
+    ) -> tantivy::Result<Vec<String>> {
+        let mut counts: HashMap<String, u32> = HashMap::new();
         for segment in searcher.segment_readers() {
             let index = segment.inverted_index(self.text)?;
             let mut words = index.terms().range().ge(prefix.as_bytes()).into_stream()?;
@@ -99,26 +103,26 @@ impl Fields {
                     break;
                 }
                 if let Ok(word) = std::str::from_utf8(words.key()) {
-                    *found.entry(word.to_owned()).or_default() += words.value().doc_freq;
+                    *counts.entry(word.to_owned()).or_default() += words.value().doc_freq;
                 }
             }
         }
-        let mut found: Vec<(String, u32)> = found.into_iter().collect();
-        found.sort_by(|(a, a_count), (b, b_count)| b_count.cmp(a_count).then(a.cmp(b)));
-        Ok(found.into_iter().map(|(word, _)| word).take(PREFIX_WORDS_MAX).collect())
+        let mut counts: Vec<(String, u32)> = counts.into_iter().collect();
+        counts.sort_by(|(a, a_count), (b, b_count)| b_count.cmp(a_count).then(a.cmp(b)));
+        Ok(counts.into_iter().map(|(word, _)| word).take(PREFIX_WORDS_MAX).collect())
     }
 
     /// Query for any of the terms, restricted to these chunks.
-    pub(super) fn query_in(&self, terms: &[String], places: &[ChunkPlace]) -> Box<dyn Query> {
-        let places = places.iter().map(|place| Term::from_field_u64(self.place, place_number(*place)));
+    pub(super) fn query_chunks(&self, terms: &[String], places: &[ChunkPlace]) -> Box<dyn Query> {
+        let places = places.iter().map(|place| Term::from_field_u64(self.place, chunk_number(*place)));
         let within: Box<dyn Query> = Box::new(TermSetQuery::new(places));
         let unscored: Box<dyn Query> = Box::new(ConstScoreQuery::new(within, 0.0));
-        Box::new(BooleanQuery::new(vec![(Occur::Must, self.any_of(terms)), (Occur::Must, unscored)]))
+        Box::new(BooleanQuery::new(vec![(Occur::Must, self.any_term_query(terms)), (Occur::Must, unscored)]))
     }
 
     /// Query for any of the terms, restricted by the filters.
     pub(super) fn query(&self, terms: &[String], filters: &Filters) -> Box<dyn Query> {
-        let any_term = self.any_of(terms);
+        let any_term = self.any_term_query(terms);
         let exact = |field: Field, text: &str| -> Box<dyn Query> {
             Box::new(TermQuery::new(Term::from_field_text(field, text), IndexRecordOption::Basic))
         };
@@ -142,7 +146,7 @@ impl Fields {
         Box::new(BooleanQuery::new(all))
     }
 
-    fn any_of(&self, terms: &[String]) -> Box<dyn Query> {
+    fn any_term_query(&self, terms: &[String]) -> Box<dyn Query> {
         // Not nested, so that tantivy can skip chunks that cannot be among the best.
         let any_term = terms.iter().map(|term| {
             let indexed = Term::from_field_text(self.text, term);
@@ -157,6 +161,6 @@ impl Fields {
 }
 
 /// A chunk's document and position as one number.
-fn place_number((document, position): ChunkPlace) -> u64 {
+fn chunk_number((document, position): ChunkPlace) -> u64 {
     document << POSITION_BITS | position & ((1 << POSITION_BITS) - 1)
 }

@@ -15,63 +15,64 @@ pub(crate) const URI_PREFIX: &str = "ctx://document/";
 
 /// Maximum number of documents named in one publication. Beyond it, subscribers only learn that the list changed and
 /// must read it again.
-const NAMED_MAX: usize = 512;
+const NAMED_DOCUMENTS_MAX: usize = 512;
 /// Capacity of the broadcast queue; a slower receiver gets a `Lagged` error.
-const WAITING_MAX: usize = 2 * NAMED_MAX;
+const QUEUE_CAPACITY: usize = 2 * NAMED_DOCUMENTS_MAX;
 
 /// The subscribers, and the checkpoint up to which they were notified.
-pub(crate) struct Changes {
-    receivers: Sender<ResourceChange>,
+pub(crate) struct DocumentChangeNotifier {
+    sender: Sender<ResourceChange>,
     /// Everything up to this checkpoint was published; `None` without subscribers, or when it is unknown.
-    told: Mutex<Option<Checkpoint>>,
+    published_up_to: Mutex<Option<Checkpoint>>,
 }
 
-impl Default for Changes {
+impl Default for DocumentChangeNotifier {
     fn default() -> Self {
-        Self { receivers: Sender::new(WAITING_MAX), told: Mutex::default() }
+        Self { sender: Sender::new(QUEUE_CAPACITY), published_up_to: Mutex::default() }
     }
 }
 
-impl Changes {
+impl DocumentChangeNotifier {
     /// Subscribes to changes from now on. The first subscription reads the store's checkpoint.
-    pub(crate) fn listen(&self, store: &dyn Store) -> Receiver<ResourceChange> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none() {
+    pub(crate) fn subscribe(&self, store: &dyn Store) -> Receiver<ResourceChange> {
+        let mut published_up_to = self.published_up_to.lock().unwrap_or_else(PoisonError::into_inner);
+        if published_up_to.is_none() {
             let warn = |error: &StoreError| tracing::debug!(%error, "cannot tell what changes from now on");
-            *told = store.checkpoint().inspect_err(warn).ok();
+            *published_up_to = store.checkpoint().inspect_err(warn).ok();
         }
-        self.receivers.subscribe()
+        self.sender.subscribe()
     }
 
     /// Publishes the changes since the last publication. Does no work without subscribers, and never waits for a slow
     /// one.
-    pub(crate) fn tell(&self, store: &dyn Store) -> Result<(), StoreError> {
+    pub(crate) fn publish(&self, store: &dyn Store) -> Result<(), StoreError> {
         // Held throughout: two concurrent publications would send the same changes.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.receivers.receiver_count() == 0 {
-            *told = None;
+        let mut published_up_to = self.published_up_to.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.sender.receiver_count() == 0 {
+            *published_up_to = None;
             return Ok(());
         }
-        let now = store.checkpoint()?;
-        if *told == Some(now) {
+        let present = store.checkpoint()?;
+        if *published_up_to == Some(present) {
             return Ok(());
         }
-        let news = match *told {
-            Some(since) => store.changed_between(since, now, NAMED_MAX)?,
+        let changes = match *published_up_to {
+            Some(since) => store.changed_between(since, present, NAMED_DOCUMENTS_MAX)?,
             None => None,
         };
-        let (changed, others) = news.map_or((Vec::new(), true), |news| (news.changed, news.list_changed));
-        let contents = changed.into_iter().map(|id| ResourceChange::Content { uri: uri(id) });
-        for change in contents.chain(others.then_some(ResourceChange::List)) {
+        let (changed, list_changed) =
+            changes.map_or((Vec::new(), true), |changes| (changes.changed, changes.list_changed));
+        let contents = changed.into_iter().map(|id| ResourceChange::Content { uri: document_uri(id) });
+        for change in contents.chain(list_changed.then_some(ResourceChange::List)) {
             // The last subscriber may have left meanwhile.
-            let _: Result<usize, broadcast::error::SendError<_>> = self.receivers.send(change);
+            let _: Result<usize, broadcast::error::SendError<_>> = self.sender.send(change);
         }
-        *told = Some(now);
+        *published_up_to = Some(present);
         Ok(())
     }
 }
 
 /// The resource URI of a document.
-pub(crate) fn uri(id: Uuid) -> String {
+pub(crate) fn document_uri(id: Uuid) -> String {
     format!("{URI_PREFIX}{id}")
 }

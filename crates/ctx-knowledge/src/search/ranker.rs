@@ -2,11 +2,13 @@
 //!
 //! Leaves finding and scoring chunks to a [`Retriever`], and the fusion of scores to [`fuse`].
 
-use super::retriever::{QueryVector, Retriever, Scope};
-use super::{Candidate, Explanation, Hit, LIMIT_MAX, Mode, Query, SearchError, Tuning, analyzer, snippet};
-use crate::embed::{Models, Numbered};
-use crate::sketch;
-use ctx_rank::{ScorePair as Pair, fuse};
+use super::retriever::{DocumentScope, QueryVector, Retriever};
+use super::{
+    Candidate, Explanation, Hit, LIMIT_MAX, Mode, SearchError, SearchQuery, Tuning, analyzer, snippet,
+};
+use crate::embed::{EmbeddingModels, RegisteredModel};
+use crate::minhash;
+use ctx_rank::{ScorePair, fuse};
 use ctx_store::{ChunkPlace, DocumentSummary, Store};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -19,19 +21,19 @@ const CANDIDATE_GROWTH_MAX: usize = 16;
 /// Keyword search examines at least this many candidates before it returns fewer documents than requested.
 const CANDIDATES_MAX: usize = 4096;
 /// Documents ranked beyond the limit, since near-duplicates are left out.
-const COPIES_SPARE: usize = 6;
+const DUPLICATES_SPARE: usize = 6;
 
 /// A query, and everything needed to answer it.
-pub(crate) struct Search<'a> {
+pub(crate) struct Ranker<'a> {
     pub(crate) retriever: &'a dyn Retriever,
     /// For the rows and texts of hits, and to know which sources have all vectors.
     pub(crate) store: &'a dyn Store,
     pub(crate) tuning: Tuning,
-    pub(crate) query: &'a Query,
+    pub(crate) query: &'a SearchQuery,
 }
 
 /// A document with its best chunk and scores, before it becomes a hit.
-struct Ranked {
+struct RankedDocument {
     place: ChunkPlace,
     score: f64,
     keyword: Option<f32>,
@@ -41,19 +43,19 @@ struct Ranked {
 }
 
 /// The query's vector of one model, and the documents that are compared with it.
-struct Group<'a> {
-    model: &'a Numbered,
+struct ModelGroup<'a> {
+    model: &'a RegisteredModel,
     query: Vec<f32>,
-    scope: Scope<'a>,
+    scope: DocumentScope<'a>,
 }
 
-impl Group<'_> {
+impl ModelGroup<'_> {
     fn query_vector(&self) -> QueryVector<'_> {
         QueryVector { model: self.model.key, values: &self.query }
     }
 }
 
-impl Search<'_> {
+impl Ranker<'_> {
     /// Keyword search: BM25 only.
     pub(crate) fn keyword(&self) -> Result<Vec<Hit>, SearchError> {
         let terms = self.terms()?;
@@ -61,8 +63,8 @@ impl Search<'_> {
             return Ok(Vec::new());
         }
         self.check_ready()?;
-        let best = self.best_chunks(&terms, self.limit() + COPIES_SPARE)?;
-        let ranked = best.into_iter().map(|candidate| Ranked {
+        let best = self.best_chunks(&terms, self.limit() + DUPLICATES_SPARE)?;
+        let ranked = best.into_iter().map(|candidate| RankedDocument {
             place: candidate.place,
             score: keyword_score(candidate.score),
             keyword: Some(candidate.score),
@@ -70,22 +72,22 @@ impl Search<'_> {
             model: None,
             alpha: None,
         });
-        self.hits(Mode::Keyword, &terms, ranked.collect())
+        self.build_hits(Mode::Keyword, &terms, ranked.collect())
     }
 
     /// Semantic search: cosines only.
-    pub(crate) fn semantic(&self, models: &Models) -> Result<Vec<Hit>, SearchError> {
+    pub(crate) fn semantic(&self, models: &EmbeddingModels) -> Result<Vec<Hit>, SearchError> {
         // Cosines of two models are not comparable: while some sources lack vectors of the workspace's model, the
         // bridge model answers for all.
-        let complete = self.store.incomplete_sources(models.own.key)?.is_empty();
-        let model = models.bridge.as_ref().filter(|_| !complete).unwrap_or(&models.own);
-        let group = self.group(models, model, None)?;
+        let complete = self.store.incomplete_sources(models.configured.key)?.is_empty();
+        let model = models.bridge.as_ref().filter(|_| !complete).unwrap_or(&models.configured);
+        let group = self.model_group(models, model, None)?;
         let count = self.tuning.vector_candidates.max(self.limit() * 2 + CANDIDATES_SPARE);
-        let nearest = self.enough(count, |count| self.nearest(&group, count))?;
+        let nearest = self.retrieve_enough(count, |count| self.nearest_candidates(&group, count))?;
         let terms = self.terms()?;
-        let mut pairs: Vec<Pair> = nearest
+        let mut pairs: Vec<ScorePair> = nearest
             .into_iter()
-            .map(|near| Pair { place: near.place, keyword: 0.0, vector: Some(near.score), group: 0 })
+            .map(|near| ScorePair { place: near.place, keyword: 0.0, vector: Some(near.score), group: 0 })
             .collect();
         let groups = std::slice::from_ref(&group);
         let mut relevant = self.relevant_documents(&pairs, groups);
@@ -95,7 +97,7 @@ impl Search<'_> {
         }
         pairs.retain(|pair| relevant.contains(&pair.place.0));
         let mut seen = HashSet::new();
-        let ranked = pairs.into_iter().filter(|pair| seen.insert(pair.place.0)).map(|pair| Ranked {
+        let ranked = pairs.into_iter().filter(|pair| seen.insert(pair.place.0)).map(|pair| RankedDocument {
             place: pair.place,
             score: semantic_score(pair.vector.unwrap_or_default()),
             keyword: None,
@@ -103,15 +105,15 @@ impl Search<'_> {
             model: Some(group.model.embedder.model().to_owned()),
             alpha: None,
         });
-        self.hits(Mode::Semantic, &terms, ranked.collect())
+        self.build_hits(Mode::Semantic, &terms, ranked.collect())
     }
 
     /// Hybrid search: BM25 and cosines, fused.
-    pub(crate) fn hybrid(&self, models: &Models) -> Result<Vec<Hit>, SearchError> {
+    pub(crate) fn hybrid(&self, models: &EmbeddingModels) -> Result<Vec<Hit>, SearchError> {
         let terms = self.terms()?;
         self.check_ready()?;
-        let groups = self.groups(models)?;
-        let pairs = self.pairs(&terms, &groups)?;
+        let groups = self.model_groups(models)?;
+        let pairs = self.score_pairs(&terms, &groups)?;
         let alphas: Vec<f64> = groups
             .iter()
             .map(|group| self.tuning.hybrid_alpha.unwrap_or_else(|| group.model.embedder.weight()))
@@ -120,7 +122,7 @@ impl Search<'_> {
         // them.
         let relevant = self.relevant_documents(&pairs, &groups);
         let fused = fuse(&pairs, &alphas).into_iter().filter(|fused| relevant.contains(&fused.place.0));
-        let ranked = fused.map(|fused| Ranked {
+        let ranked = fused.map(|fused| RankedDocument {
             place: fused.place,
             score: hybrid_score(fused.score),
             keyword: Some(fused.keyword),
@@ -128,7 +130,7 @@ impl Search<'_> {
             model: groups.get(fused.group).map(|group| group.model.embedder.model().to_owned()),
             alpha: alphas.get(fused.group).copied(),
         });
-        self.hits(Mode::Hybrid, &terms, ranked.collect())
+        self.build_hits(Mode::Hybrid, &terms, ranked.collect())
     }
 
     fn limit(&self) -> usize {
@@ -140,7 +142,7 @@ impl Search<'_> {
         if self.query.prefix
             && let Some(prefix) = analyzer::query_prefix(&self.query.text)
         {
-            let words = self.retriever.complete(&prefix)?;
+            let words = self.retriever.complete_prefix(&prefix)?;
             terms.extend(words.into_iter().filter(|word| !terms.contains(word)).collect::<Vec<_>>());
         }
         Ok(terms)
@@ -152,28 +154,28 @@ impl Search<'_> {
     }
 
     /// One group per model: the workspace's own for sources with all of its vectors, the bridge model for the rest.
-    fn groups<'m>(&'m self, models: &'m Models) -> Result<Vec<Group<'m>>, SearchError> {
-        let incomplete = self.store.incomplete_sources(models.own.key)?;
+    fn model_groups<'m>(&'m self, models: &'m EmbeddingModels) -> Result<Vec<ModelGroup<'m>>, SearchError> {
+        let incomplete = self.store.incomplete_sources(models.configured.key)?;
         let Some(bridge) = models.bridge.as_ref().filter(|_| !incomplete.is_empty()) else {
-            return Ok(vec![self.group(models, &models.own, None)?]);
+            return Ok(vec![self.model_group(models, &models.configured, None)?]);
         };
         let sources = self.store.sources_with_documents()?;
-        let asked = |source: &&String| self.query.filters.allows_source(source);
-        if sources.iter().filter(asked).all(|source| incomplete.contains(source)) {
-            return Ok(vec![self.group(models, bridge, None)?]);
+        let is_in_filter = |source: &&String| self.query.filters.allows_source(source);
+        if sources.iter().filter(is_in_filter).all(|source| incomplete.contains(source)) {
+            return Ok(vec![self.model_group(models, bridge, None)?]);
         }
         let complete = &sources - &incomplete;
-        let own = self.group(models, &models.own, Some(complete))?;
-        Ok(vec![own, self.group(models, bridge, Some(incomplete))?])
+        let configured = self.model_group(models, &models.configured, Some(complete))?;
+        Ok(vec![configured, self.model_group(models, bridge, Some(incomplete))?])
     }
 
     /// Embeds the query with `model`, for these sources or for all. Falls back to the bridge model if that fails.
-    fn group<'m>(
+    fn model_group<'m>(
         &'m self,
-        models: &'m Models,
-        model: &'m Numbered,
+        models: &'m EmbeddingModels,
+        model: &'m RegisteredModel,
         sources: Option<BTreeSet<String>>,
-    ) -> Result<Group<'m>, SearchError> {
+    ) -> Result<ModelGroup<'m>, SearchError> {
         let (model, query) = match (model.embed_query(&self.query.text), &models.bridge) {
             (Ok(query), _) => (model, query),
             (Err(_), Some(bridge)) if bridge.key != model.key => {
@@ -181,42 +183,47 @@ impl Search<'_> {
             }
             (Err(error), _) => return Err(error.into()),
         };
-        Ok(Group { model, query, scope: Scope::new(&self.query.filters, sources) })
+        Ok(ModelGroup { model, query, scope: DocumentScope::new(&self.query.filters, sources) })
     }
 
     /// The best chunks by BM25 and by cosine, each with both scores.
-    fn pairs(&self, terms: &[String], groups: &[Group<'_>]) -> Result<Vec<Pair>, SearchError> {
+    fn score_pairs(
+        &self,
+        terms: &[String],
+        groups: &[ModelGroup<'_>],
+    ) -> Result<Vec<ScorePair>, SearchError> {
         let keyword_count = self.tuning.keyword_candidates.max(self.limit() * 2);
         let vector_count = self.tuning.vector_candidates.max(self.limit() * 2);
-        let by_words = match terms {
+        let keyword_candidates = match terms {
             [] => Vec::new(),
-            terms => self.enough(keyword_count, |count| self.by_words(terms, count))?,
+            terms => self.retrieve_enough(keyword_count, |count| self.keyword_candidates(terms, count))?,
         };
-        let words: HashMap<ChunkPlace, f32> =
-            by_words.iter().map(|candidate| (candidate.place, candidate.score)).collect();
-        let mut pairs = Vec::with_capacity(by_words.len() + vector_count);
-        let mut proposed_by_meaning = HashSet::new();
+        let keyword_scores: HashMap<ChunkPlace, f32> =
+            keyword_candidates.iter().map(|candidate| (candidate.place, candidate.score)).collect();
+        let mut pairs = Vec::with_capacity(keyword_candidates.len() + vector_count);
+        let mut vector_places = HashSet::new();
         for (index, group) in groups.iter().enumerate() {
-            let nearest = self.enough(vector_count, |count| self.nearest(group, count))?;
-            proposed_by_meaning.extend(nearest.iter().map(|near| near.place));
-            pairs.extend(nearest.iter().map(|near| Pair {
+            let nearest =
+                self.retrieve_enough(vector_count, |count| self.nearest_candidates(group, count))?;
+            vector_places.extend(nearest.iter().map(|near| near.place));
+            pairs.extend(nearest.iter().map(|near| ScorePair {
                 place: near.place,
-                keyword: words.get(&near.place).copied().unwrap_or_default(),
+                keyword: keyword_scores.get(&near.place).copied().unwrap_or_default(),
                 vector: Some(near.score),
                 group: index,
             }));
         }
         self.add_keyword_scores(terms, &mut pairs)?;
-        let only_words: Vec<ChunkPlace> = by_words
+        let keyword_only_places: Vec<ChunkPlace> = keyword_candidates
             .iter()
             .map(|candidate| candidate.place)
-            .filter(|place| !proposed_by_meaning.contains(place))
+            .filter(|place| !vector_places.contains(place))
             .collect();
         for (index, group) in groups.iter().enumerate() {
-            let cosines = self.retriever.cosines(group.query_vector(), &group.scope, &only_words)?;
-            pairs.extend(cosines.into_iter().map(|(place, vector)| Pair {
+            let cosines = self.retriever.cosines(group.query_vector(), &group.scope, &keyword_only_places)?;
+            pairs.extend(cosines.into_iter().map(|(place, vector)| ScorePair {
                 place,
-                keyword: words.get(&place).copied().unwrap_or_default(),
+                keyword: keyword_scores.get(&place).copied().unwrap_or_default(),
                 vector,
                 group: index,
             }));
@@ -225,7 +232,7 @@ impl Search<'_> {
     }
 
     /// Looks up the BM25 scores of chunks that have none yet.
-    fn add_keyword_scores(&self, terms: &[String], pairs: &mut [Pair]) -> Result<(), SearchError> {
+    fn add_keyword_scores(&self, terms: &[String], pairs: &mut [ScorePair]) -> Result<(), SearchError> {
         let unscored: Vec<ChunkPlace> =
             pairs.iter().filter(|pair| pair.keyword <= 0.0).map(|pair| pair.place).collect();
         let scored = self.retriever.keyword_scores(terms, &unscored)?.into_iter();
@@ -238,12 +245,12 @@ impl Search<'_> {
     }
 
     /// The documents that contain a query term, or have a chunk at or above the relevance floor of its model.
-    fn relevant_documents(&self, pairs: &[Pair], groups: &[Group<'_>]) -> HashSet<u64> {
+    fn relevant_documents(&self, pairs: &[ScorePair], groups: &[ModelGroup<'_>]) -> HashSet<u64> {
         let floors: Vec<Option<f64>> = groups
             .iter()
             .map(|group| self.tuning.min_cosine.or_else(|| group.model.embedder.relevance_floor()))
             .collect();
-        let is_relevant = |pair: &&Pair| {
+        let is_relevant = |pair: &&ScorePair| {
             let floor = floors.get(pair.group).copied().flatten();
             pair.keyword > 0.0
                 || match (pair.vector, floor) {
@@ -254,30 +261,34 @@ impl Search<'_> {
         pairs.iter().filter(is_relevant).map(|pair| pair.place.0).collect()
     }
 
-    fn by_words(&self, terms: &[String], count: usize) -> Result<Vec<Candidate>, SearchError> {
+    fn keyword_candidates(&self, terms: &[String], count: usize) -> Result<Vec<Candidate>, SearchError> {
         self.retriever.keyword(terms, &self.query.filters, count)
     }
 
-    fn nearest(&self, group: &Group<'_>, count: usize) -> Result<Vec<Candidate>, SearchError> {
+    fn nearest_candidates(
+        &self,
+        group: &ModelGroup<'_>,
+        count: usize,
+    ) -> Result<Vec<Candidate>, SearchError> {
         self.retriever.nearest(group.query_vector(), &group.scope, count)
     }
 
     /// The best candidates of `best`. A few long documents may fill them with their chunks, so more are requested
     /// until there are enough documents or no more chunks, within [`CANDIDATE_GROWTH_MAX`].
-    fn enough(
+    fn retrieve_enough(
         &self,
         count: usize,
         best: impl Fn(usize) -> Result<Vec<Candidate>, SearchError>,
     ) -> Result<Vec<Candidate>, SearchError> {
-        let mut wanted = count;
+        let mut requested = count;
         loop {
-            let candidates = best(wanted)?;
+            let candidates = best(requested)?;
             let documents: HashSet<u64> = candidates.iter().map(|candidate| candidate.place.0).collect();
-            let few = documents.len() < self.limit() && candidates.len() >= wanted;
-            if !few || wanted >= count * CANDIDATE_GROWTH_MAX {
+            let few = documents.len() < self.limit() && candidates.len() >= requested;
+            if !few || requested >= count * CANDIDATE_GROWTH_MAX {
                 return Ok(candidates);
             }
-            wanted *= 4;
+            requested *= 4;
         }
     }
 
@@ -285,11 +296,11 @@ impl Search<'_> {
     /// so more are requested until there are enough documents or no more chunks.
     fn best_chunks(&self, terms: &[String], limit: usize) -> Result<Vec<Candidate>, SearchError> {
         // A small count is faster: the index skips chunks that cannot be among so few.
-        let mut wanted = limit * 2 + CANDIDATES_SPARE;
-        let wanted_max = (wanted * CANDIDATE_GROWTH_MAX).max(CANDIDATES_MAX);
+        let mut requested = limit * 2 + CANDIDATES_SPARE;
+        let requested_max = (requested * CANDIDATE_GROWTH_MAX).max(CANDIDATES_MAX);
         loop {
-            let candidates = self.by_words(terms, wanted)?;
-            let exhausted = candidates.len() < wanted;
+            let candidates = self.keyword_candidates(terms, requested)?;
+            let exhausted = candidates.len() < requested;
             let mut seen = HashSet::new();
             let best: Vec<Candidate> =
                 candidates.into_iter().filter(|candidate| seen.insert(candidate.place.0)).collect();
@@ -299,19 +310,24 @@ impl Search<'_> {
                 (Some(hit), Some(last)) => hit.score <= last.score,
                 _ => limit > 0,
             };
-            if !undecided || exhausted || wanted >= wanted_max {
+            if !undecided || exhausted || requested >= requested_max {
                 return Ok(best);
             }
-            wanted *= 4;
+            requested *= 4;
         }
     }
 
     /// Turns ranked documents into hits: sorted, without near-duplicates, at most as many as requested.
-    fn hits(&self, mode: Mode, terms: &[String], ranked: Vec<Ranked>) -> Result<Vec<Hit>, SearchError> {
+    fn build_hits(
+        &self,
+        mode: Mode,
+        terms: &[String],
+        ranked: Vec<RankedDocument>,
+    ) -> Result<Vec<Hit>, SearchError> {
         let keys: Vec<u64> = ranked.iter().map(|ranked| ranked.place.0).collect();
         let rows: HashMap<u64, DocumentSummary> =
             self.store.summaries(&keys)?.into_iter().map(|row| (row.key, row)).collect();
-        let mut ranked: Vec<(Ranked, &DocumentSummary)> = ranked
+        let mut ranked: Vec<(RankedDocument, &DocumentSummary)> = ranked
             .into_iter()
             .filter_map(|ranked| {
                 let row = rows.get(&ranked.place.0)?;
@@ -324,11 +340,11 @@ impl Search<'_> {
                 .then(b_row.updated_at.cmp(&a_row.updated_at))
                 .then(a_row.id.cmp(&b_row.id))
         });
-        let ranked = without_copies(ranked, self.limit());
+        let ranked = drop_near_duplicates(ranked, self.limit());
 
         let places: Vec<ChunkPlace> = ranked.iter().map(|(ranked, _)| ranked.place).collect();
         let texts = self.store.chunk_texts(&places)?;
-        let mut matcher = snippet::Matcher::new(terms);
+        let mut matcher = snippet::ChunkSnippetMatcher::new(terms);
         let hits = ranked.into_iter().zip(texts).map(|((ranked, row), chunk)| Hit {
             id: row.id,
             score: ranked.score,
@@ -353,40 +369,43 @@ impl Search<'_> {
 }
 
 /// The first `limit` documents; of near-duplicates only the first.
-fn without_copies(ranked: Vec<(Ranked, &DocumentSummary)>, limit: usize) -> Vec<(Ranked, &DocumentSummary)> {
-    let mut kept: Vec<(Ranked, &DocumentSummary)> = Vec::with_capacity(limit);
+fn drop_near_duplicates(
+    ranked: Vec<(RankedDocument, &DocumentSummary)>,
+    limit: usize,
+) -> Vec<(RankedDocument, &DocumentSummary)> {
+    let mut unique: Vec<(RankedDocument, &DocumentSummary)> = Vec::with_capacity(limit);
     for (ranked, row) in ranked {
-        if kept.len() == limit {
+        if unique.len() == limit {
             break;
         }
-        let is_copy = kept.iter().any(|(_, other)| match (&other.sketch, &row.sketch) {
-            (Some(a), Some(b)) => sketch::are_near_duplicates(a, b),
+        let is_duplicate = unique.iter().any(|(_, other)| match (&other.sketch, &row.sketch) {
+            (Some(a), Some(b)) => minhash::are_near_duplicates(a, b),
             _ => false,
         });
-        if !is_copy {
-            kept.push((ranked, row));
+        if !is_duplicate {
+            unique.push((ranked, row));
         }
     }
-    kept
+    unique
 }
 
 /// Maps BM25 to [0, 1): 0.5 at [`KEYWORD_HALF_SCORE`].
 fn keyword_score(bm25: f32) -> f64 {
     let bm25 = f64::from(bm25.max(0.0));
-    rounded(bm25 / (bm25 + KEYWORD_HALF_SCORE))
+    round_score(bm25 / (bm25 + KEYWORD_HALF_SCORE))
 }
 
 /// Maps a cosine to [0, 1].
 fn semantic_score(cosine: f32) -> f64 {
-    rounded(((1.0 + f64::from(cosine)) / 2.0).clamp(0.0, 1.0))
+    round_score(((1.0 + f64::from(cosine)) / 2.0).clamp(0.0, 1.0))
 }
 
 /// Maps standard deviations above the average candidate to (0, 1): the average is 0.5.
 fn hybrid_score(deviations: f64) -> f64 {
-    rounded(1.0 / (1.0 + (-deviations).exp()))
+    round_score(1.0 / (1.0 + (-deviations).exp()))
 }
 
 /// Rounds to four decimals: more would suggest a precision that scores do not have.
-fn rounded(score: f64) -> f64 {
+fn round_score(score: f64) -> f64 {
     (score * 10_000.0).round() / 10_000.0
 }
