@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 const CANCELLATION_POLL: Duration = Duration::from_millis(20);
 
 /// The gate of this process, for all sources.
-pub(super) static GATE: Gate = Gate::new();
+pub(super) static EXTRACTION_GATE: ExtractionGate = ExtractionGate::new();
 
 /// Admits documents of several sources at once, or one exclusively.
-pub(super) struct Gate {
+pub(super) struct ExtractionGate {
     state: Mutex<GateState>,
     changed: Condvar,
 }
@@ -26,11 +26,11 @@ struct GateState {
 
 /// Permission to read a document, released on drop.
 pub(super) struct GatePermit<'a> {
-    gate: &'a Gate,
+    gate: &'a ExtractionGate,
     exclusive: bool,
 }
 
-impl Gate {
+impl ExtractionGate {
     const fn new() -> Self {
         Self { state: Mutex::new(GateState { permits: 0, is_closed: false }), changed: Condvar::new() }
     }
@@ -94,25 +94,31 @@ mod tests {
 
     #[test]
     fn an_exclusive_permit_excludes_all_others() {
-        static GATE: Gate = Gate::new();
+        static EXTRACTION_GATE: ExtractionGate = ExtractionGate::new();
         let never = CancellationToken::new();
-        let (first, second) = (GATE.acquire(false, &never).unwrap(), GATE.acquire(false, &never).unwrap());
+        let (first, second) = (
+            EXTRACTION_GATE.acquire(false, &never).unwrap(),
+            EXTRACTION_GATE.acquire(false, &never).unwrap(),
+        );
         let (sender, permits) = channel();
         let waiting = thread::spawn(move || {
-            let exclusive = GATE.acquire(true, &CancellationToken::new());
-            sender.send(GATE.lock().permits).unwrap();
+            let exclusive = EXTRACTION_GATE.acquire(true, &CancellationToken::new());
+            sender.send(EXTRACTION_GATE.lock().permits).unwrap();
             drop(exclusive);
         });
-        while !GATE.lock().is_closed {
+        while !EXTRACTION_GATE.lock().is_closed {
             thread::yield_now();
         }
         let cancelled = CancellationToken::new();
         cancelled.cancel();
-        assert!(GATE.acquire(false, &cancelled).is_none() && GATE.acquire(true, &cancelled).is_none());
+        assert!(
+            EXTRACTION_GATE.acquire(false, &cancelled).is_none()
+                && EXTRACTION_GATE.acquire(true, &cancelled).is_none()
+        );
         assert!(permits.try_recv().is_err());
         drop((first, second));
         assert_eq!(permits.recv().unwrap(), 1);
         waiting.join().unwrap();
-        assert!(GATE.acquire(true, &cancelled).is_some(), "nobody is in the way");
+        assert!(EXTRACTION_GATE.acquire(true, &cancelled).is_some(), "nobody is in the way");
     }
 }

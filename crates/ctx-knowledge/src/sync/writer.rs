@@ -3,7 +3,7 @@
 //! Runs on a blocking thread. Leaves the cursor, and the deletion of documents that a complete listing lacks, to
 //! [`SyncJob`](super::SyncJob).
 
-use super::gate::GATE;
+use super::gate::EXTRACTION_GATE;
 use super::journal::{CrashJournal, ReadDecision};
 use super::{Progress, SyncOptions, SyncReport, Warning};
 use crate::chunk::{self, Chunking};
@@ -407,7 +407,8 @@ impl DocumentWriter {
             return self.skip(id, document, ExtractError::Failed(reason.to_owned()));
         }
         let cancellation = self.cancellation.clone();
-        let Some(permit) = GATE.acquire(decision == ReadDecision::ReadExclusively, &cancellation) else {
+        let Some(permit) = EXTRACTION_GATE.acquire(decision == ReadDecision::ReadExclusively, &cancellation)
+        else {
             return Ok(());
         };
         self.journal.begin(version);
