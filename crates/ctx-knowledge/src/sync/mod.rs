@@ -5,6 +5,7 @@
 
 mod gate;
 mod journal;
+mod known_documents;
 mod writer;
 
 use crate::chunk::Chunking;
@@ -16,13 +17,14 @@ use ctx_core::{Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
 use ctx_store::{FilePlace, Lease, LeaseGuard, Store, StoreError, SyncOutcome, source_file_stem};
 use jiff::Timestamp;
 use journal::CrashJournal;
+use known_documents::KnownDocuments;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use writer::{DocumentWriter, KnownDocuments, StreamEnd};
+use writer::{DocumentWriter, StreamEnd};
 
 /// Capacity of the queue between connector and writer, in documents. Small: each may be as large as the limit.
 const QUEUE_CAPACITY: usize = 8;
