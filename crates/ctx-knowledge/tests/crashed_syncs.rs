@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use crate::common::{
-    Crash, CrashingStore, Workspace, delete, document_at, notes, query, source_name, time, try_sync, upsert,
+    CrashPoint, CrashingStore, Workspace, delete, document_at, notes, query, source_name, time, try_sync,
+    upsert,
 };
 use async_trait::async_trait;
 use ctx_core::{Change, Connector, Cursor, Listing, Pulled, Sink, SourceError};
@@ -31,9 +32,9 @@ const FEED: &str = "script:feed";
 const MODEL: &str = "fast";
 
 /// Deterministic pseudo-random numbers (xorshift).
-struct Random(u64);
+struct SeededRandom(u64);
 
-impl Random {
+impl SeededRandom {
     fn new(seed: u64) -> Self {
         Self(0x9e37_79b9_7f4a_7c15 ^ (seed + 1).wrapping_mul(0x2545_f491_4f6c_dd1d))
     }
@@ -53,10 +54,10 @@ impl Random {
 
 /// A source that reports its changes since the cursor.
 #[derive(Default)]
-struct Feed(Mutex<Vec<Change>>);
+struct FeedConnector(Mutex<Vec<Change>>);
 
 #[async_trait]
-impl Connector for Feed {
+impl Connector for FeedConnector {
     async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
         let seen: usize = cursor.map_or(0, |cursor| cursor.0.parse().unwrap());
         let all = self.0.lock().unwrap().clone();
@@ -126,7 +127,7 @@ fn answers(knowledge: &Knowledge) -> Vec<(String, Option<u64>)> {
     for text in WORDS {
         for mode in [Mode::Keyword, Mode::Semantic] {
             let query = SearchQuery { mode: Some(mode), limit: 100, ..query(text) };
-            let mut found: Vec<(String, Option<u64>)> = knowledge
+            let mut hits: Vec<(String, Option<u64>)> = knowledge
                 .search(&query)
                 .unwrap()
                 .into_iter()
@@ -135,8 +136,8 @@ fn answers(knowledge: &Knowledge) -> Vec<(String, Option<u64>)> {
                     (format!("{text} {mode:?} {}:{} {}", hit.source, hit.source_id, hit.snippet), score)
                 })
                 .collect();
-            found.sort();
-            answers.extend(found);
+            hits.sort();
+            answers.extend(hits);
         }
     }
     answers
@@ -144,16 +145,16 @@ fn answers(knowledge: &Knowledge) -> Vec<(String, Option<u64>)> {
 
 /// A workspace with files of all kinds, and a feed.
 struct Scenario {
-    random: Random,
+    random: SeededRandom,
     workspace: Workspace,
-    feed: Arc<Feed>,
+    feed: Arc<FeedConnector>,
 }
 
 impl Scenario {
     fn new(seed: u64) -> Self {
-        let feed = Arc::new(Feed::default());
+        let feed = Arc::new(FeedConnector::default());
         let workspace = Workspace::new().embedding(MODEL).source(FEED, &feed);
-        let mut scenario = Self { random: Random::new(seed), workspace, feed };
+        let mut scenario = Self { random: SeededRandom::new(seed), workspace, feed };
         (0..FILES).for_each(|number| scenario.write(number));
         scenario
     }
@@ -182,8 +183,8 @@ impl Scenario {
                     // Whether it existed or not.
                     fs::remove_file(self.workspace.path(&name)).ok();
                 }
-                let gone = delete(&format!("entry-{}", number % 4));
-                self.feed.0.lock().unwrap().push(gone);
+                let deletion = delete(&format!("entry-{}", number % 4));
+                self.feed.0.lock().unwrap().push(deletion);
             } else {
                 self.write(number);
             }
@@ -211,7 +212,7 @@ impl Scenario {
         for _ in 0..=self.random.below(CRASHES_MAX) {
             self.change();
             let at = 1 + self.random.below(operations as u64) as usize;
-            let crash = Crash { at, lands: self.random.below(2) == 0 };
+            let crash = CrashPoint { operation: at, takes_effect: self.random.below(2) == 0 };
             let store = CrashingStore::crashing(open("crashed"), crash);
             let synced = self.sync(store.clone()).await;
             assert!(synced.is_ok() || store.has_crashed(), "{:?}", synced.err());

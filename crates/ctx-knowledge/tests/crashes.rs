@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use crate::common::{Workspace, found, notes, sync};
+use crate::common::{Workspace, hit_names, notes, sync};
 use ctx_knowledge::{SyncReport, cache_path};
 use serde_json::json;
 use std::fs;
@@ -36,25 +36,25 @@ fn assert_skipped(report: &SyncReport) {
 }
 
 #[tokio::test]
-async fn a_file_that_ended_the_process_once_is_tried_again() {
+async fn a_file_that_crashed_the_process_once_is_tried_again() {
     let workspace = Workspace::new().file("unlucky.html", "<p>lighthouse").file("good.md", "harbour");
     crash_while_reading(&workspace, "unlucky.html", "<p>lighthouse", 0);
     let knowledge = workspace.open();
     let report = sync(&knowledge).await;
     assert_eq!((report.added, report.warning_count), (2, 0));
-    assert_eq!(found(&knowledge, "lighthouse"), ["unlucky.html"]);
+    assert_eq!(hit_names(&knowledge, "lighthouse"), ["unlucky.html"]);
     assert!(!journal(&workspace).exists(), "nothing is left to remember");
 }
 
 #[tokio::test]
-async fn a_file_that_ended_the_process_twice_is_skipped_until_it_changes() {
+async fn a_file_that_crashed_the_process_twice_is_skipped_until_it_changes() {
     let workspace = Workspace::new().file("bad.html", "<p>harm").file("good.md", "harbour");
     crash_while_reading(&workspace, "bad.html", "<p>harm", 1);
     let knowledge = workspace.open();
     let report = sync(&knowledge).await;
     assert_eq!((report.added, report.warning_count), (1, 1), "{report:?}");
     assert_eq!(report.warnings[0].reason, SKIPPED);
-    assert_eq!(found(&knowledge, "harbour"), ["good.md"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["good.md"]);
 
     assert_skipped(&sync(&knowledge).await);
     workspace.touch("bad.html", "2026-01-02T12:00:00Z");
@@ -78,7 +78,7 @@ async fn a_sync_leaves_no_journal_behind() {
 }
 
 #[tokio::test]
-async fn a_document_that_is_gone_is_no_longer_remembered() {
+async fn a_deleted_document_is_no_longer_a_suspect() {
     let workspace = Workspace::new().file("a.md", "harbour");
     crash_while_reading(&workspace, "gone.html", "<p>harm", 1);
     let report = sync(&workspace.open()).await;

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use crate::common::{
-    JIRA, ModelServer, Reply, Scripted, Workspace, delete, document, names, query, status, sync, sync_source,
-    upsert,
+    JIRA, ModelServer, ScriptedConnector, ScriptedReply, Workspace, delete, document, names, query, status,
+    sync, sync_source, upsert,
 };
 use ctx_knowledge::{Effort, FillError, FillProgress, Filled, Hit, Knowledge, Mode, SearchQuery};
 use std::thread;
@@ -23,16 +23,16 @@ fn fill_until(
     cancellation: &CancellationToken,
     progress: &(dyn Fn(FillProgress) + Sync),
 ) -> Result<Filled, FillError> {
-    may_block(|| knowledge.fill(Effort::Full, cancellation, &|state| progress(state)))
+    block_in_place(|| knowledge.fill(Effort::Full, cancellation, &|state| progress(state)))
 }
 
 /// Searches, on a blocking thread.
 fn search(knowledge: &Knowledge, text: &str, mode: Mode) -> Vec<Hit> {
     let query = SearchQuery { mode: Some(mode), explain: true, ..query(text) };
-    may_block(|| knowledge.search(&query)).unwrap()
+    block_in_place(|| knowledge.search(&query)).unwrap()
 }
 
-fn may_block<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+fn block_in_place<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
@@ -61,12 +61,12 @@ fn colours(server: &ModelServer) -> Workspace {
 }
 
 #[tokio::test]
-async fn batches_go_across_documents_and_nothing_is_asked_for_twice() {
+async fn batches_span_documents_and_no_text_is_requested_twice() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    assert!(server.asked().is_empty(), "a sync does not wait for a served model");
+    assert!(server.take_requests().is_empty(), "a sync does not wait for a served model");
     assert_eq!(counts(&knowledge), (0, 6));
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
     assert_eq!(server.batches(), [4, 2]);
@@ -75,29 +75,33 @@ async fn batches_go_across_documents_and_nothing_is_asked_for_twice() {
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
     sync(&knowledge).await;
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
-    assert!(server.asked().is_empty(), "nothing has changed");
+    assert!(server.take_requests().is_empty(), "nothing has changed");
 }
 
 #[tokio::test]
-async fn a_failure_that_passes_is_waited_for() {
+async fn a_temporary_failure_is_retried() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
     let wait = vec![("retry-after", "0".to_owned())];
-    server.then([Reply::Status(429, wait, "slow down".to_owned()), Reply::Closed, status(503, "busy")]);
+    server.reply_next([
+        ScriptedReply::Status(429, wait, "slow down".to_owned()),
+        ScriptedReply::CloseConnection,
+        status(503, "busy"),
+    ]);
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
     assert_eq!(server.batches(), [4, 4, 4, 4, 2]);
 }
 
 #[tokio::test]
-async fn after_a_failure_what_was_made_stays_and_only_the_rest_is_asked_for() {
+async fn after_a_failure_only_the_missing_vectors_are_requested() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    server.then([Reply::Vectors]);
-    server.always(status(500, "out of order"));
+    server.reply_next([ScriptedReply::Vectors]);
+    server.reply_always(status(500, "out of order"));
     let error = fill(&knowledge).unwrap_err();
     assert!(matches!(error, FillError::Embedder(_)), "{error:?}");
     assert!(error.to_string().contains("answered 500 Internal Server Error: out of order"), "{error}");
@@ -108,30 +112,30 @@ async fn after_a_failure_what_was_made_stays_and_only_the_rest_is_asked_for() {
     );
     assert_eq!(counts(&knowledge), (4, 2));
 
-    server.always(Reply::Vectors);
+    server.reply_always(ScriptedReply::Vectors);
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 2, complete: true });
     assert_eq!(server.batches(), [2]);
 }
 
 #[tokio::test]
-async fn what_is_refused_is_not_asked_for_again() {
+async fn a_permanent_failure_is_not_retried() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    server.then([status(401, "who are you?")]);
+    server.reply_next([status(401, "who are you?")]);
     let error = fill(&knowledge).unwrap_err();
     assert!(error.to_string().contains("401 Unauthorized: who are you?"), "{error}");
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.take_requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_text_that_the_model_refuses_is_passed_over_and_all_others_get_their_vectors() {
+async fn a_text_that_the_model_rejects_is_skipped_and_all_others_get_vectors() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    server.refuse(Some("green boat"));
+    server.reject_texts_with(Some("green boat"));
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 5, complete: true });
     // Black, blue, brown and green; black and blue; brown and green; brown; green; a probe; the rest.
     assert_eq!(server.batches(), [4, 2, 2, 1, 1, 1, 2]);
@@ -143,7 +147,7 @@ async fn a_text_that_the_model_refuses_is_passed_over_and_all_others_get_their_v
 
     assert!(!knowledge.lacks_vectors().unwrap());
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
-    assert!(server.asked().is_empty(), "it is not asked for again");
+    assert!(server.take_requests().is_empty(), "it is not asked for again");
     assert_eq!(models(&search(&knowledge, "blue boat", Mode::Hybrid)), ["openai:m"]);
     assert_eq!(names(&search(&knowledge, "green", Mode::Keyword)), ["green.txt"]);
     assert!(
@@ -158,15 +162,15 @@ async fn a_text_that_the_model_refuses_is_passed_over_and_all_others_get_their_v
 }
 
 #[tokio::test]
-async fn what_was_refused_is_asked_for_again_when_all_vectors_are_made_anew() {
+async fn rejected_texts_are_requested_again_after_a_rebuild() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    server.refuse(Some("boat lies"));
+    server.reject_texts_with(Some("boat lies"));
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
     assert_eq!(knowledge.stats().unwrap().vectors.unwrap().unreadable_chunks, 6);
-    server.refuse(None);
+    server.reject_texts_with(None);
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
     knowledge.clear_vectors().unwrap();
     assert_eq!(counts(&knowledge), (0, 6));
@@ -174,12 +178,12 @@ async fn what_was_refused_is_asked_for_again_when_all_vectors_are_made_anew() {
 }
 
 #[tokio::test]
-async fn a_model_that_refuses_everything_passes_nothing_over() {
+async fn a_model_that_rejects_everything_marks_no_text_as_rejected() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    server.always(status(400, "no such parameter"));
+    server.reply_always(status(400, "no such parameter"));
     let error = fill(&knowledge).unwrap_err();
     assert!(error.to_string().ends_with("400 Bad Request: no such parameter"), "{error}");
     assert_eq!(server.batches(), [4, 2, 1, 1]);
@@ -187,7 +191,7 @@ async fn a_model_that_refuses_everything_passes_nothing_over() {
 }
 
 #[tokio::test]
-async fn a_part_that_is_refused_stays_so_while_others_are_edited() {
+async fn a_rejected_chunk_stays_rejected_while_others_are_edited() {
     let server = ModelServer::start();
     let handbook =
         |second: &str| format!("# Handbook\n\n## Harbour\n\nGreen chains.\n\n## Bread\n\n{second}\n");
@@ -195,9 +199,9 @@ async fn a_part_that_is_refused_stays_so_while_others_are_edited() {
         Workspace::new().embedding_options(server.openai("m")).file("handbook.md", handbook("Flour."));
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    server.refuse(Some("Green"));
+    server.reject_texts_with(Some("Green"));
     fill(&knowledge).unwrap();
-    server.asked();
+    server.take_requests();
     workspace.write_at("handbook.md", format!("Preface.\n\n{}", handbook("Salt.")), "2026-02-01T12:00:00Z");
     sync(&knowledge).await;
     assert!(fill(&knowledge).unwrap().complete);
@@ -228,14 +232,14 @@ async fn while_the_model_is_down_searches_still_answer() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_down_is_not_asked_by_every_search() {
+async fn a_model_that_is_down_is_not_requested_by_every_search() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
     fill(&knowledge).unwrap();
-    server.asked();
-    server.always(status(500, "out of order"));
+    server.take_requests();
+    server.reply_always(status(500, "out of order"));
     for _ in 0..5 {
         assert_eq!(models(&search(&knowledge, "red boat", Mode::Hybrid)), [FAST]);
     }
@@ -243,7 +247,7 @@ async fn a_model_that_is_down_is_not_asked_by_every_search() {
 }
 
 #[tokio::test]
-async fn vectors_of_another_size_are_refused_until_all_are_made_anew() {
+async fn vectors_of_another_size_are_rejected_until_a_rebuild() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
@@ -270,7 +274,7 @@ async fn vectors_of_another_size_are_refused_until_all_are_made_anew() {
 }
 
 #[tokio::test]
-async fn vectors_of_another_model_are_never_compared_and_go_with_the_next_fill() {
+async fn vectors_of_another_model_are_never_compared_and_deleted_by_the_next_fill() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
@@ -282,9 +286,9 @@ async fn vectors_of_another_model_are_never_compared_and_go_with_the_next_fill()
     let knowledge = workspace.open();
     assert_eq!(counts(&knowledge), (0, 6));
     assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), [FAST]);
-    server.asked();
+    server.take_requests();
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
-    assert!(server.asked().iter().all(|asked| asked.body["model"] == "other"));
+    assert!(server.take_requests().iter().all(|request| request.body["model"] == "other"));
     assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), ["openai:other"]);
     drop(knowledge);
 
@@ -294,7 +298,7 @@ async fn vectors_of_another_model_are_never_compared_and_go_with_the_next_fill()
 }
 
 #[tokio::test]
-async fn an_interrupted_fill_goes_on_where_it_was() {
+async fn an_interrupted_fill_resumes() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
@@ -308,20 +312,20 @@ async fn an_interrupted_fill_goes_on_where_it_was() {
     let filled = fill_until(&knowledge, &cancellation, &stop_soon).unwrap();
     assert_eq!(filled, Filled { made: 4, complete: false });
     drop(knowledge);
-    server.asked();
+    server.take_requests();
     let knowledge = workspace.open();
     assert_eq!(fill(&knowledge).unwrap(), Filled { made: 2, complete: true });
     assert_eq!(server.batches(), [2]);
 }
 
 #[tokio::test]
-async fn a_fill_that_waits_to_ask_again_can_be_interrupted() {
+async fn a_fill_that_waits_to_retry_can_be_interrupted() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
     let an_hour = vec![("retry-after", "3600".to_owned())];
-    server.always(Reply::Status(429, an_hour, "come back later".to_owned()));
+    server.reply_always(ScriptedReply::Status(429, an_hour, "come back later".to_owned()));
     let cancellation = CancellationToken::new();
     let filled = thread::scope(|scope| {
         let filling = scope.spawn(|| knowledge.fill(Effort::Full, &cancellation, &|_| ()));
@@ -330,13 +334,14 @@ async fn a_fill_that_waits_to_ask_again_can_be_interrupted() {
         filling.join().unwrap()
     });
     assert_eq!(filled.unwrap(), Filled { made: 0, complete: false });
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.take_requests().len(), 1);
 }
 
 #[tokio::test]
 async fn the_model_takes_over_source_by_source() {
     let server = ModelServer::start();
-    let jira = Scripted::with((0..6).map(|n| document(&format!("J-{n}"), &format!("ticket {n}: a boat"))));
+    let jira =
+        ScriptedConnector::with((0..6).map(|n| document(&format!("J-{n}"), &format!("ticket {n}: a boat"))));
     let workspace = colours(&server).source(JIRA, &jira);
     let knowledge = workspace.open();
     sync(&knowledge).await;
@@ -359,7 +364,7 @@ async fn the_model_takes_over_source_by_source() {
 }
 
 #[tokio::test]
-async fn only_the_section_that_was_edited_is_asked_for_again() {
+async fn only_the_edited_section_is_embedded_again() {
     let server = ModelServer::start();
     let handbook = |second: &str| {
         format!(
@@ -373,7 +378,7 @@ async fn only_the_section_that_was_edited_is_asked_for_again() {
     sync(&knowledge).await;
     let made = fill(&knowledge).unwrap().made;
     assert!(made >= 3, "{made}");
-    server.asked();
+    server.take_requests();
 
     workspace.write_at("handbook.md", handbook("Flour, water and salt."), "2026-02-01T12:00:00Z");
     assert_eq!(sync(&knowledge).await.updated, 1);
@@ -384,7 +389,7 @@ async fn only_the_section_that_was_edited_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn the_vectors_of_a_deleted_document_go_with_it() {
+async fn the_vectors_of_a_deleted_document_are_deleted() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
@@ -398,7 +403,7 @@ async fn the_vectors_of_a_deleted_document_go_with_it() {
 }
 
 #[tokio::test]
-async fn embeddings_that_are_enabled_later_are_made_for_what_is_there() {
+async fn embeddings_that_are_enabled_later_cover_stored_documents() {
     let server = ModelServer::start();
     let workspace = colours(&server).without_embedding();
     let knowledge = workspace.open();
@@ -418,15 +423,15 @@ async fn embeddings_that_are_enabled_later_are_made_for_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_document_that_changes_while_it_is_asked_for_is_asked_for_again() {
+async fn a_document_that_changes_while_it_is_embedded_is_embedded_again() {
     let server = ModelServer::start();
-    let jira = Scripted::with([document("J-1", "an old boat")]);
+    let jira = ScriptedConnector::with([document("J-1", "an old boat")]);
     let workspace = Workspace::new().embedding_options(server.openai("m")).source(JIRA, &jira);
     let knowledge = workspace.open();
     sync_source(&knowledge, JIRA).await.unwrap();
     jira.continues([upsert(document("J-1", "a new boat"))], None);
     jira.continues([], None);
-    server.hold(true);
+    server.hold_requests(true);
     let knowledge = std::sync::Arc::new(knowledge);
     let filling = {
         let knowledge = knowledge.clone();
@@ -436,7 +441,7 @@ async fn a_document_that_changes_while_it_is_asked_for_is_asked_for_again() {
     // The first sync repeats the last step, the second one reports the change.
     sync_source(&knowledge, JIRA).await.unwrap();
     sync_source(&knowledge, JIRA).await.unwrap();
-    server.hold(false);
+    server.hold_requests(false);
     assert!(filling.await.unwrap().unwrap().complete);
     let texts = server.texts();
     assert!(texts[0].contains("old") && texts[1].contains("new") && texts.len() == 2, "{texts:?}");
@@ -444,38 +449,38 @@ async fn a_document_that_changes_while_it_is_asked_for_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_document_that_goes_while_it_is_asked_for_leaves_nothing() {
+async fn a_document_that_is_deleted_while_it_is_embedded_leaves_no_vectors() {
     let server = ModelServer::start();
-    let jira = Scripted::new();
+    let jira = ScriptedConnector::new();
     jira.continues([upsert(document("J-1", "a boat"))], None);
     jira.continues([delete("J-1")], None);
     let workspace = Workspace::new().embedding_options(server.openai("m")).source(JIRA, &jira);
     let knowledge = std::sync::Arc::new(workspace.open());
     sync_source(&knowledge, JIRA).await.unwrap();
-    server.hold(true);
+    server.hold_requests(true);
     let filling = {
         let knowledge = knowledge.clone();
         tokio::task::spawn_blocking(move || knowledge.fill(Effort::Full, &CancellationToken::new(), &|_| ()))
     };
     server.wait_for(1);
     sync_source(&knowledge, JIRA).await.unwrap();
-    server.hold(false);
+    server.hold_requests(false);
     assert!(filling.await.unwrap().unwrap().complete);
     assert_eq!(counts(&knowledge), (0, 0));
 }
 
 #[tokio::test]
-async fn only_one_process_makes_vectors() {
+async fn only_one_process_computes_vectors() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let (knowledge, other) = (workspace.open(), workspace.open());
     sync(&knowledge).await;
-    server.hold(true);
+    server.hold_requests(true);
     let first = thread::scope(|scope| {
         let filling = scope.spawn(|| knowledge.fill(Effort::Full, &CancellationToken::new(), &|_| ()));
         server.wait_for(1);
         assert!(matches!(fill(&other), Err(FillError::Busy)));
-        server.hold(false);
+        server.hold_requests(false);
         filling.join().unwrap()
     });
     assert_eq!(first.unwrap(), Filled { made: 6, complete: true });
@@ -483,7 +488,7 @@ async fn only_one_process_makes_vectors() {
 }
 
 #[tokio::test]
-async fn a_process_with_an_older_configuration_leaves_the_vectors_of_the_newer_alone() {
+async fn a_process_with_an_older_configuration_keeps_the_vectors_of_the_newer() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let older = workspace.open();
@@ -492,10 +497,10 @@ async fn a_process_with_an_older_configuration_leaves_the_vectors_of_the_newer_a
     let workspace = workspace.embedding_options(server.openai("newer"));
     let newer = workspace.open();
     fill(&newer).unwrap();
-    server.asked();
+    server.take_requests();
 
     assert!(matches!(fill(&older), Err(FillError::Replaced)));
-    assert!(server.asked().is_empty());
+    assert!(server.take_requests().is_empty());
     assert_eq!(counts(&newer), (6, 0));
     assert_eq!(models(&search(&older, "green boat", Mode::Semantic)), [FAST]);
     // The sync may still add documents.
@@ -505,44 +510,44 @@ async fn a_process_with_an_older_configuration_leaves_the_vectors_of_the_newer_a
 }
 
 #[tokio::test]
-async fn vectors_are_not_removed_while_others_are_made() {
+async fn vectors_are_not_deleted_during_a_fill() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     let workspace = workspace.embedding_options(server.openai("other"));
     let other = workspace.open();
     sync(&knowledge).await;
-    server.hold(true);
+    server.hold_requests(true);
     thread::scope(|scope| {
         let filling = scope.spawn(|| knowledge.fill(Effort::Full, &CancellationToken::new(), &|_| ()));
         server.wait_for(1);
         assert!(matches!(fill(&other), Err(FillError::Busy)));
         assert!(matches!(other.clear_vectors(), Err(FillError::Busy)));
-        server.hold(false);
+        server.hold_requests(false);
         assert_eq!(filling.join().unwrap().unwrap(), Filled { made: 6, complete: true });
     });
 }
 
 #[tokio::test]
-async fn a_query_that_is_refused_does_not_stop_the_next_one() {
+async fn a_rejected_query_does_not_affect_the_next_one() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
     fill(&knowledge).unwrap();
-    server.then([status(400, "not this one")]);
+    server.reply_next([status(400, "not this one")]);
     assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), [FAST]);
     assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), ["openai:m"]);
 }
 
 #[tokio::test]
-async fn of_a_query_without_end_only_the_beginning_is_sent() {
+async fn a_long_query_is_truncated() {
     let server = ModelServer::start();
     let workspace = colours(&server);
     let knowledge = workspace.open();
     sync(&knowledge).await;
     fill(&knowledge).unwrap();
-    server.asked();
+    server.take_requests();
     let long = format!("green boat {}", "é".repeat(1 << 20));
     assert_eq!(names(&search(&knowledge, &long, Mode::Semantic))[0], "green.txt");
     let texts = server.texts();

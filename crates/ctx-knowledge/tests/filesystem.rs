@@ -1,6 +1,8 @@
 //! Which files the filesystem connector reads, and what it reports about the others.
 
-use crate::common::{Workspace, found, notes, report, stored, sync, sync_with, the_document, try_sync};
+use crate::common::{
+    Workspace, hit_names, notes, report, stored_names, sync, sync_with, the_document, try_sync,
+};
 use ctx_knowledge::{SyncOptions, SyncReport, Warning};
 use serde_json::json;
 use std::fs;
@@ -11,7 +13,7 @@ use std::os::unix::fs::symlink;
 async fn synced(workspace: &Workspace) -> Vec<String> {
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    stored(&knowledge)
+    stored_names(&knowledge)
 }
 
 #[tokio::test]
@@ -39,7 +41,7 @@ async fn a_file_that_becomes_ignored_is_deleted() {
 }
 
 #[tokio::test]
-async fn globs_say_what_is_read_and_what_is_not() {
+async fn globs_select_files() {
     let workspace = Workspace::new()
         .file("a.md", "harbour")
         .file("deep/b.md", "harbour")
@@ -109,14 +111,14 @@ async fn links_inside_the_root_are_followed_when_asked() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_loop_of_links_ends_and_a_dangling_link_is_nothing() {
+async fn symlink_loops_and_dangling_links_are_ignored() {
     let workspace = Workspace::new().file("deep/a.md", "harbour").setting("follow_symlinks", true);
     symlink("..", workspace.path("deep/up")).unwrap();
     symlink(".", workspace.path("here")).unwrap();
     symlink("nowhere", workspace.path("dangling.md")).unwrap();
     let knowledge = workspace.open();
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, ..report() });
-    assert_eq!(stored(&knowledge), ["deep/a.md"]);
+    assert_eq!(stored_names(&knowledge), ["deep/a.md"]);
 }
 
 #[cfg(unix)]
@@ -133,7 +135,7 @@ async fn a_binary_file_is_skipped_and_not_read_again() {
     let knowledge = workspace.open();
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, skipped: 1, ..report() });
     assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 2, ..report() });
-    assert_eq!(stored(&knowledge), ["a.md"]);
+    assert_eq!(stored_names(&knowledge), ["a.md"]);
     workspace.remove("b.png");
     assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..report() });
 }
@@ -145,10 +147,10 @@ async fn a_file_that_turns_binary_is_no_longer_found_and_comes_back_as_text() {
     sync(&knowledge).await;
     workspace.write("a.md", b"harbour\0\0\0");
     assert_eq!(sync(&knowledge).await, SyncReport { skipped: 1, ..report() });
-    assert_eq!((found(&knowledge, "harbour"), stored(&knowledge)), (Vec::new(), Vec::new()));
+    assert_eq!((hit_names(&knowledge, "harbour"), stored_names(&knowledge)), (Vec::new(), Vec::new()));
     workspace.write("a.md", "harbour again");
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, ..report() });
-    assert_eq!(found(&knowledge, "harbour"), ["a.md"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["a.md"]);
 }
 
 #[tokio::test]
@@ -160,10 +162,10 @@ async fn other_encodings_are_searchable() {
         .file("utf16.txt", utf16);
     let knowledge = workspace.open();
     assert_eq!(sync(&knowledge).await, SyncReport { added: 3, ..report() });
-    let mut names = found(&knowledge, "café");
+    let mut names = hit_names(&knowledge, "café");
     names.sort();
     assert_eq!(names, ["utf16.txt", "utf8.txt", "windows-1252.txt"]);
-    assert_eq!(found(&knowledge, "résumé"), ["windows-1252.txt"]);
+    assert_eq!(hit_names(&knowledge, "résumé"), ["windows-1252.txt"]);
 }
 
 #[tokio::test]
@@ -182,7 +184,7 @@ async fn a_file_over_the_limit_is_a_warning_every_time_and_the_rest_is_read() {
     let expected = SyncReport { unchanged: 1, warning_count: 1, warnings: vec![warning], ..report() };
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, ..expected.clone() });
     assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 2, ..expected });
-    assert_eq!(found(&knowledge, "harbour"), ["a.md"], "it is kept as it was");
+    assert_eq!(hit_names(&knowledge, "harbour"), ["a.md"], "it is kept as it was");
     let status = &knowledge.sources().await.unwrap()[0];
     assert_eq!((status.warnings, status.healthy, status.documents), (1, true, 3));
 
@@ -214,7 +216,7 @@ async fn a_damaged_file_is_a_warning_every_time_but_read_only_when_it_changes() 
     assert_eq!(failing(&sync(&workspace.open()).await).len(), 2);
     let workspace = workspace.document_bytes_max(1_000);
     let knowledge = workspace.open();
-    assert_eq!(found(&knowledge, "harbour"), ["a.ipynb"], "it is kept as it was");
+    assert_eq!(hit_names(&knowledge, "harbour"), ["a.ipynb"], "it is kept as it was");
     assert_eq!(knowledge.sources().await.unwrap()[0].warnings, 2);
 
     workspace.write_at(
@@ -225,7 +227,7 @@ async fn a_damaged_file_is_a_warning_every_time_but_read_only_when_it_changes() 
     workspace.remove("new.ipynb");
     assert_eq!(sync(&knowledge).await, SyncReport { updated: 1, ..report() });
     assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..report() });
-    assert_eq!(found(&knowledge, "compass"), ["a.ipynb"]);
+    assert_eq!(hit_names(&knowledge, "compass"), ["a.ipynb"]);
 }
 
 #[tokio::test]
@@ -250,7 +252,7 @@ async fn a_damaged_file_that_comes_back_as_it_was_is_fine_again() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_kept_whole_says_so_every_time() {
+async fn a_truncated_file_is_a_warning_every_time() {
     let scanned = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n\
         2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R>>endobj\n\
         trailer<</Root 1 0 R>>\n%%EOF";
@@ -287,7 +289,7 @@ async fn a_missing_root_is_an_error_that_shows_the_path_as_configured() {
     let error = try_sync(&knowledge, &notes(), SyncOptions::default()).await.unwrap_err();
     let reason = "cannot read the folder docs: no such file or directory";
     assert_eq!(error.to_string(), format!("filesystem:notes: {reason}"));
-    assert_eq!(found(&knowledge, "harbour"), ["a.md"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["a.md"]);
     let status = &knowledge.sources().await.unwrap()[0];
     assert_eq!((status.healthy, status.documents), (false, 1));
     assert_eq!(status.last_error.as_deref(), Some(reason));
@@ -311,7 +313,7 @@ async fn a_root_that_is_a_file_is_an_error() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_is_not_a_file_is_not_opened() {
+async fn special_files_are_not_opened() {
     let workspace = Workspace::new().file("a.md", "harbour");
     // Opening a socket fails, opening a pipe without a writer would hang.
     let _socket = std::os::unix::net::UnixListener::bind(workspace.path("socket")).unwrap();

@@ -1,8 +1,8 @@
 //! Which files the git connector reads and leaves out, and its errors.
 
 use crate::common::{
-    GitServer, LOGIN, Repository, Workspace, files_with, found, redirecting_host, search, source_name,
-    stored, sync_source, the_document, time, try_sync,
+    GitServer, LOGIN, Repository, Workspace, files_with, hit_names, redirecting_host, search, source_name,
+    stored_names, sync_source, the_document, time, try_sync,
 };
 use ctx_knowledge::{Knowledge, SyncOptions, SyncReport, Warning};
 use serde_json::{Value, json};
@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 const SOURCE: &str = "git:test";
 
 /// A workspace with one git source.
-struct Fixture {
+struct GitFixture {
     workspace: Workspace,
     knowledge: Knowledge,
 }
 
 #[allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
-impl Fixture {
+impl GitFixture {
     fn new(settings: &Value) -> Self {
         Self::of(Workspace::new(), settings)
     }
@@ -46,8 +46,8 @@ impl Fixture {
         sync_source(&self.knowledge, SOURCE).await.unwrap_err().to_string()
     }
 
-    fn stored(&self) -> Vec<String> {
-        stored(&self.knowledge)
+    fn stored_names(&self) -> Vec<String> {
+        stored_names(&self.knowledge)
     }
 }
 
@@ -64,19 +64,19 @@ fn two_files() -> Repository {
 #[tokio::test]
 async fn new_changed_renamed_and_deleted_files_are_followed() {
     let repository = two_files();
-    let fixture = Fixture::new(&json!({"url": repository.url()}));
+    let fixture = GitFixture::new(&json!({"url": repository.url()}));
     assert_eq!(fixture.sync().await, SyncReport { added: 2, ..report() });
     assert_eq!(fixture.sync().await, SyncReport { unchanged: 2, ..report() });
 
     repository.file("a.md", "compass").file("c/d.md", "anchor").commit("Ada", "2026-01-02T00:00:00Z");
     assert_eq!(fixture.sync().await, SyncReport { added: 1, updated: 1, unchanged: 1, ..report() });
-    assert_eq!(found(&fixture.knowledge, "compass"), ["a.md"]);
+    assert_eq!(hit_names(&fixture.knowledge, "compass"), ["a.md"]);
 
     repository.git(&["mv", "b.md", "B.md"]);
     repository.git(&["rm", "--quiet", "c/d.md"]);
     repository.commit("Ada", "2026-01-03T00:00:00Z");
     assert_eq!(fixture.sync().await, SyncReport { added: 1, deleted: 2, unchanged: 1, ..report() });
-    assert_eq!(fixture.stored(), ["B.md", "a.md"]);
+    assert_eq!(fixture.stored_names(), ["B.md", "a.md"]);
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn dates_and_authors_are_those_of_the_history() {
     repository.file("docs/a.md", "harbour two").commit("Ben", "2026-01-02T10:00:00Z");
     let second = repository.tip();
     repository.file("docs/b.md", "lighthouse").commit("Cem", "2026-01-03T10:00:00Z");
-    let fixture = Fixture::new(&json!({"url": repository.url(), "root": "/docs/"}));
+    let fixture = GitFixture::new(&json!({"url": repository.url(), "root": "/docs/"}));
     fixture.sync().await;
     let seen = |text| {
         let document = the_document(&fixture.knowledge, text);
@@ -125,7 +125,7 @@ async fn dates_and_authors_are_those_of_the_history() {
 }
 
 #[tokio::test]
-async fn a_merge_that_decides_a_conflict_changed_the_file() {
+async fn a_merge_that_resolves_a_conflict_changes_the_file() {
     let repository = two_files();
     repository.git(&["checkout", "--quiet", "-b", "side"]);
     repository.file("a.md", "harbour side").commit("Side", "2026-01-02T00:00:00Z");
@@ -133,7 +133,7 @@ async fn a_merge_that_decides_a_conflict_changed_the_file() {
     repository.file("a.md", "harbour main").commit("Main", "2026-01-03T00:00:00Z");
     repository.git(&["merge", "--quiet", "--no-commit", "-s", "ours", "side"]);
     repository.file("a.md", "harbour decided").commit("Judge", "2026-01-04T00:00:00Z");
-    let fixture = Fixture::new(&json!({"url": repository.url()}));
+    let fixture = GitFixture::new(&json!({"url": repository.url()}));
     fixture.sync().await;
     let document = the_document(&fixture.knowledge, "harbour");
     assert_eq!(document.author.as_deref(), Some("Judge"));
@@ -147,7 +147,7 @@ async fn a_merge_that_decides_a_conflict_changed_the_file() {
 async fn a_rewritten_branch_is_read_as_it_is_now() {
     let repository = two_files();
     repository.file("a.md", "harbour two").commit("Ben", "2026-01-02T00:00:00Z");
-    let fixture = Fixture::new(&json!({"url": repository.url()}));
+    let fixture = GitFixture::new(&json!({"url": repository.url()}));
     fixture.sync().await;
     repository.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
     repository.file("b.md", "compass").commit("Cem", "2026-01-03T00:00:00Z");
@@ -157,12 +157,12 @@ async fn a_rewritten_branch_is_read_as_it_is_now() {
 }
 
 #[tokio::test]
-async fn another_branch_is_another_place() {
+async fn documents_of_another_branch_are_updated() {
     let repository = two_files();
     repository.git(&["checkout", "--quiet", "-b", "release/1"]);
     repository.file("c.md", "anchor").commit("Ada", "2026-01-02T00:00:00Z");
     repository.git(&["checkout", "--quiet", "main"]);
-    let fixture = Fixture::new(&json!({"url": repository.url()}));
+    let fixture = GitFixture::new(&json!({"url": repository.url()}));
     fixture.sync().await;
     let fixture = fixture.with(&json!({"url": repository.url(), "branch": "release/1"}));
     assert_eq!(fixture.sync().await, SyncReport { added: 1, updated: 2, ..report() });
@@ -172,12 +172,12 @@ async fn another_branch_is_another_place() {
 }
 
 #[tokio::test]
-async fn a_plain_path_a_whole_copy_and_another_repository_work_too() {
+async fn a_plain_path_a_full_clone_and_another_repository_work() {
     let (repository, other) = (two_files(), Repository::new());
     other.file("z.md", "anchor").commit("Ada", "2026-01-01T00:00:00Z");
     repository.git(&["config", "uploadpack.allowFilter", "false"]);
     let path = repository.path().to_str().unwrap();
-    let fixture = Fixture::new(&json!({"url": path}));
+    let fixture = GitFixture::new(&json!({"url": path}));
     assert_eq!(fixture.sync().await.added, 2);
     let fixture = fixture.with(&json!({"url": path, "shallow": false}));
     assert_eq!(fixture.sync().await, SyncReport { unchanged: 2, ..report() });
@@ -190,7 +190,7 @@ async fn a_plain_path_a_whole_copy_and_another_repository_work_too() {
 }
 
 #[tokio::test]
-async fn only_wanted_contents_are_fetched_all_at_once_and_only_once() {
+async fn only_needed_blobs_are_fetched_in_one_request_and_only_once() {
     let repository = Repository::new();
     for name in 0..30 {
         repository.file(&format!("{name}.md"), format!("harbour {name}"));
@@ -201,7 +201,7 @@ async fn only_wanted_contents_are_fetched_all_at_once_and_only_once() {
     let settings = json!({
         "url": server.url(LOGIN), "include_globs": ["*.md"],
     });
-    let fixture = Fixture::new(&settings);
+    let fixture = GitFixture::new(&settings);
     assert_eq!(fixture.sync().await, SyncReport { added: 30, ..report() });
     let fetches = server.take_fetches();
     assert_eq!(fetches.len(), 2, "one for the commits and one for the contents");
@@ -223,11 +223,11 @@ async fn only_wanted_contents_are_fetched_all_at_once_and_only_once() {
 }
 
 #[tokio::test]
-async fn wrong_and_missing_credentials_are_told_without_showing_them() {
+async fn wrong_and_missing_credentials_are_reported_without_showing_them() {
     let repository = two_files();
     let server = GitServer::start(&repository);
     let good = json!({"url": server.url(LOGIN)});
-    let fixture = Fixture::new(&good);
+    let fixture = GitFixture::new(&good);
     fixture.sync().await;
     for login in ["", "jane@", "jane:wrongwrong@"] {
         let settings = json!({"url": server.url(login)});
@@ -239,13 +239,13 @@ async fn wrong_and_missing_credentials_are_told_without_showing_them() {
     let fixture = fixture.with(&json!({"url": server.url("jane:wrongwrong@")}));
     let error = fixture.error().await;
     assert!(error.contains("Authentication failed"), "{error}");
-    assert_eq!(fixture.stored(), ["a.md", "b.md"]);
+    assert_eq!(fixture.stored_names(), ["a.md", "b.md"]);
     let fixture = fixture.with(&good);
     assert_eq!(fixture.sync().await, SyncReport { unchanged: 2, ..report() });
 }
 
 #[tokio::test]
-async fn what_a_repository_brings_is_never_run() {
+async fn nothing_in_a_repository_is_executed() {
     let repository = Repository::new();
     let mark = repository.path().join("ran");
     let run = format!("touch {}", mark.display());
@@ -271,10 +271,10 @@ async fn what_a_repository_brings_is_never_run() {
         assert!(Command::new("chmod").arg("+x").arg(hook).status().unwrap().success());
     }
 
-    let fixture = Fixture::new(&json!({"url": repository.url()}));
+    let fixture = GitFixture::new(&json!({"url": repository.url()}));
     fixture.sync().await;
     fixture.sync().await;
-    assert_eq!(fixture.stored(), ["--help", "-x.md", "a.md", "hooks/post-checkout", "line\nbreak.md"]);
+    assert_eq!(fixture.stored_names(), ["--help", "-x.md", "a.md", "hooks/post-checkout", "line\nbreak.md"]);
     assert!(!mark.exists());
     let hits = search(&fixture.knowledge, "harbour");
     assert!(hits.iter().all(|hit| hit.source_url.is_none()));
@@ -282,20 +282,20 @@ async fn what_a_repository_brings_is_never_run() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn names_that_are_not_text_are_read() {
+async fn files_with_names_that_are_not_utf8_are_read() {
     use std::os::unix::ffi::OsStrExt;
     let repository = Repository::new();
     fs::write(repository.path().join(std::ffi::OsStr::from_bytes(b"a\xff.md")), "harbour").unwrap();
     repository.commit("Ada", "2026-01-01T00:00:00Z");
-    let fixture = Fixture::new(&json!({"url": repository.url()}));
+    let fixture = GitFixture::new(&json!({"url": repository.url()}));
     assert_eq!(fixture.sync().await.added, 1);
-    assert_eq!(fixture.stored(), ["a\\xff.md"]);
+    assert_eq!(fixture.stored_names(), ["a\\xff.md"]);
     assert_eq!(the_document(&fixture.knowledge, "harbour").author.as_deref(), Some("Ada"));
     assert_eq!(fixture.sync().await, SyncReport { unchanged: 1, ..report() });
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_a_warning_and_binary_is_passed_over() {
+async fn unreadable_files_are_warnings_and_binary_files_are_skipped() {
     let repository = two_files();
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n";
     repository
@@ -304,7 +304,7 @@ async fn what_cannot_be_read_is_a_warning_and_binary_is_passed_over() {
         .file("image.png", b"\x89PNG\r\n\x1a\n\0\0\0")
         .commit("Ada", "2026-01-02T00:00:00Z");
     let workspace = Workspace::new().document_bytes_max(200);
-    let fixture = Fixture::of(workspace, &json!({"url": repository.url()}));
+    let fixture = GitFixture::of(workspace, &json!({"url": repository.url()}));
     let warning =
         |name: &str, reason: &str| Warning { source_id: name.to_owned(), reason: reason.to_owned() };
     let expected = SyncReport {
@@ -320,24 +320,24 @@ async fn what_cannot_be_read_is_a_warning_and_binary_is_passed_over() {
 }
 
 #[tokio::test]
-async fn an_empty_repository_is_no_error_until_it_had_something() {
+async fn an_empty_repository_is_an_error_only_if_it_had_commits() {
     let repository = Repository::new();
     let settings = json!({"url": repository.url()});
-    let fixture = Fixture::new(&settings);
+    let fixture = GitFixture::new(&settings);
     assert_eq!(fixture.sync().await, report());
     repository.file("a.md", "harbour").commit("Ada", "2026-01-01T00:00:00Z");
     assert_eq!(fixture.sync().await.added, 1);
     repository.git(&["update-ref", "-d", "HEAD"]);
     let error = fixture.error().await;
     assert!(error.ends_with("it has no commits any more"), "{error}");
-    assert_eq!(fixture.stored(), ["a.md"]);
+    assert_eq!(fixture.stored_names(), ["a.md"]);
 }
 
 #[tokio::test]
-async fn a_missing_branch_folder_or_remote_is_told_and_deletes_nothing() {
+async fn a_missing_branch_folder_or_remote_is_an_error_and_deletes_nothing() {
     let repository = two_files();
     let good = json!({"url": repository.url()});
-    let mut fixture = Fixture::new(&good);
+    let mut fixture = GitFixture::new(&good);
     fixture.sync().await;
     let expected =
         |reason: &str| format!("git:test: cannot read the repository {}: {reason}", repository.url());
@@ -348,7 +348,7 @@ async fn a_missing_branch_folder_or_remote_is_told_and_deletes_nothing() {
     ] {
         fixture = fixture.with(&settings);
         assert_eq!(fixture.error().await, expected(reason));
-        assert_eq!(fixture.stored(), ["a.md", "b.md"]);
+        assert_eq!(fixture.stored_names(), ["a.md", "b.md"]);
     }
     let checked = fixture.workspace.connector_of("git", &json!({"url": repository.url(), "branch": "nope"}));
     let error = checked.unwrap().check().await.unwrap_err().to_string();
@@ -359,15 +359,15 @@ async fn a_missing_branch_folder_or_remote_is_told_and_deletes_nothing() {
     fs::rename(repository.path(), &away).unwrap();
     let error = fixture.error().await;
     assert!(error.contains("does not appear to be a git repository"), "{error}");
-    assert_eq!(fixture.stored(), ["a.md", "b.md"]);
+    assert_eq!(fixture.stored_names(), ["a.md", "b.md"]);
     fs::rename(&away, repository.path()).unwrap();
     assert_eq!(fixture.sync().await, SyncReport { unchanged: 2, ..report() });
 }
 
 #[tokio::test]
-async fn a_damaged_copy_is_made_anew() {
+async fn a_damaged_mirror_is_recreated() {
     let repository = two_files();
-    let fixture = Fixture::new(&json!({"url": repository.url()}));
+    let fixture = GitFixture::new(&json!({"url": repository.url()}));
     fixture.sync().await;
     let copy = fixture.workspace.cache("git").join("repository.git");
     let packs = || {
@@ -394,10 +394,10 @@ async fn a_damaged_copy_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_copy_that_git_repacks_keeps_what_was_fetched() {
+async fn a_mirror_that_git_repacks_keeps_its_blobs() {
     let repository = two_files();
     let server = GitServer::start(&repository);
-    let fixture = Fixture::new(&json!({"url": server.url(LOGIN)}));
+    let fixture = GitFixture::new(&json!({"url": server.url(LOGIN)}));
     fixture.sync().await;
     let copy = fixture.workspace.cache("git").join("repository.git");
     let packs = || {
@@ -446,7 +446,7 @@ async fn a_copy_that_somebody_else_prepared_runs_nothing_and_is_made_anew() {
     .into_iter()
     .enumerate()
     {
-        let fixture = Fixture::new(&json!({"url": repository.path().display().to_string()}));
+        let fixture = GitFixture::new(&json!({"url": repository.path().display().to_string()}));
         let copy = fixture.workspace.cache("git").join("repository.git");
         if number % 2 == 0 {
             fixture.sync().await;
@@ -464,11 +464,11 @@ async fn a_copy_that_somebody_else_prepared_runs_nothing_and_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_server_that_hands_out_no_single_contents_is_copied_whole() {
+async fn a_server_without_partial_clones_is_cloned_fully() {
     let repository = two_files();
     repository.git(&["config", "uploadpack.allowAnySHA1InWant", "false"]);
     let server = GitServer::old(&repository);
-    let fixture = Fixture::new(&json!({"url": server.url(LOGIN)}));
+    let fixture = GitFixture::new(&json!({"url": server.url(LOGIN)}));
     assert_eq!(fixture.sync().await, SyncReport { added: 2, ..report() });
     repository.file("a.md", "compass").commit("Ada", "2026-01-02T00:00:00Z");
     assert_eq!(fixture.sync().await, SyncReport { updated: 1, unchanged: 1, ..report() });
@@ -480,21 +480,21 @@ async fn a_redirect_leads_to_no_metadata_and_takes_no_password_along() {
     let server = GitServer::start(&repository);
     let redirecting_url = |to| format!("http://{LOGIN}{}/old.git", redirecting_host(to));
     // The password belongs to the old origin and is not sent to the new one, which then refuses access.
-    let fixture = Fixture::new(&json!({"url": redirecting_url(server.url(""))}));
+    let fixture = GitFixture::new(&json!({"url": redirecting_url(server.url(""))}));
     let error = fixture.error().await;
     assert!(error.contains("password") || error.contains("it asks who you are"), "{error}");
     assert_eq!(server.take_fetches(), [""; 0]);
     for to in
         ["http://169.254.169.254/a.git", "http://[2002:a9fe:a9fe::1]/a.git", "http://[fd00:ec2::254]/a.git"]
     {
-        let fixture = Fixture::new(&json!({"url": redirecting_url(to.to_owned())}));
+        let fixture = GitFixture::new(&json!({"url": redirecting_url(to.to_owned())}));
         let error = fixture.error().await;
         assert!(error.contains("it redirects to a"), "{to}: {error}");
     }
 }
 
 #[tokio::test]
-async fn a_sync_that_is_stopped_leaves_no_git_behind() {
+async fn a_cancelled_sync_leaves_no_git_process() {
     // Accepts a connection and sends nothing until the other end closes it.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/a.git", listener.local_addr().unwrap());
@@ -506,7 +506,7 @@ async fn a_sync_that_is_stopped_leaves_no_git_behind() {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
         left.send(()).unwrap();
     });
-    let fixture = Fixture::new(&json!({ "url": url }));
+    let fixture = GitFixture::new(&json!({ "url": url }));
     let stop = CancellationToken::new();
     let name = source_name(SOURCE);
     let sync = fixture.knowledge.sync(&name, SyncOptions::default(), Arc::new(|_| ()), stop.clone());

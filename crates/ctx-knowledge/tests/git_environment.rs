@@ -88,7 +88,7 @@ fn a_header_without_a_url_is_not_sent_to_another_origin() {
 }
 
 #[test]
-fn a_copy_has_its_own_formats_whatever_the_users_defaults_are() {
+fn a_mirror_has_its_own_formats_whatever_the_users_defaults_are() {
     let repository = one_file();
     let config = "[init]\ndefaultRefFormat = reftable\ndefaultObjectFormat = sha256\n";
     let variables = [("GIT_DEFAULT_HASH", "sha256"), ("GIT_DEFAULT_REF_FORMAT", "reftable")];

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 #![allow(clippy::print_stdout, reason = "counts and duration are printed")]
 
-use crate::common::{Workspace, found, stored, sync};
+use crate::common::{Workspace, hit_names, stored_names, sync};
 use crate::hostile;
 use std::time::Instant;
 
@@ -29,14 +29,14 @@ async fn hostile_files_are_read_cut_short_or_refused() {
         println!("  {}: {}", warning.source_id, warning.reason);
         assert!(!warning.reason.contains("panicked"), "{}: {}", warning.source_id, warning.reason);
     }
-    assert_eq!(found(&knowledge, "lighthouse"), ["zz-fine.md"]);
+    assert_eq!(hit_names(&knowledge, "lighthouse"), ["zz-fine.md"]);
     // Every file is stored, skipped, or reported with a warning.
     let seen = report.added + report.skipped + report.warning_count;
     assert!(seen as usize > files.len(), "{report:?}");
     // Many have no text at all, and are skipped.
-    let read = stored(&knowledge).len() as u64 + report.skipped;
+    let read = stored_names(&knowledge).len() as u64 + report.skipped;
     assert!(read as usize > files.len() / 2, "{report:?}");
-    assert!(stored(&knowledge).len() > files.len() / 3, "{report:?}");
+    assert!(stored_names(&knowledge).len() > files.len() / 3, "{report:?}");
     let again = sync(&knowledge).await;
     assert_eq!((again.added, again.updated), (0, 0), "all of it is known");
 }

@@ -70,9 +70,9 @@ fn config() -> Value {
 }
 
 /// A folder with a whole model.
-struct Folder(TempDir);
+struct ModelFolder(TempDir);
 
-impl Folder {
+impl ModelFolder {
     fn new() -> Self {
         Self::with(&weights("", "F32"))
     }
@@ -145,15 +145,15 @@ fn embed(embedder: &Arc<dyn Embedder>) -> Result<Vec<Vec<f32>>, EmbedError> {
 fn a_folder_makes_the_vectors_of_its_tensors_in_every_precision() {
     let expected = model(SHAPE).embed(&TEXTS, 1);
     for (prefix, kind) in [("", "F32"), ("bert.", "F16"), ("", "BF16")] {
-        let folder = Folder::with(&weights(prefix, kind));
+        let folder = ModelFolder::with(&weights(prefix, kind));
         assert_eq!(embed(&folder.embedder()).unwrap(), expected, "{kind}");
         assert_eq!(folder.embedder().embed_query(TEXTS[0]).unwrap(), expected[0], "{kind}");
     }
 }
 
 #[test]
-fn settings_beside_the_weights_are_heeded() {
-    let folder = Folder::new();
+fn settings_of_the_model_folder_are_applied() {
+    let folder = ModelFolder::new();
     assert_eq!(folder.embedder().max_tokens(), 64);
     let folder = folder
         .json(
@@ -170,9 +170,9 @@ fn settings_beside_the_weights_are_heeded() {
 }
 
 #[test]
-fn prompts_stand_before_documents_and_queries() {
+fn prompts_precede_documents_and_queries() {
     let prompts = json!({"prompts": {"query": "query: ", "passage": "passage: "}});
-    let folder = Folder::new().json("config_sentence_transformers.json", &prompts);
+    let folder = ModelFolder::new().json("config_sentence_transformers.json", &prompts);
     let embedder = folder.embedder();
     let expected = model(SHAPE).embed(&["query: keys", "passage: keys"], 1);
     assert_eq!(embedder.embed_query("keys").unwrap(), expected[0]);
@@ -192,7 +192,7 @@ fn the_vocabulary_may_come_from_the_tokenizer() {
         json!({"normalizer": {"lowercase": lowercase, "strip_accents": null},
                "model": {"type": kind, "vocab": numbers}})
     };
-    let folder = Folder::new().without("vocab.txt");
+    let folder = ModelFolder::new().without("vocab.txt");
     assert_eq!(folder.problem(), "path: MODEL has neither `vocab.txt` nor `tokenizer.json`; …");
     let folder = folder.json("tokenizer.json", &tokenizer(true, "WordPiece", &numbers));
     folder.embedder();
@@ -207,11 +207,11 @@ fn the_vocabulary_may_come_from_the_tokenizer() {
 }
 
 #[test]
-fn another_vocabulary_is_refused() {
+fn another_vocabulary_is_rejected() {
     let mut pieces = Tokenizer::builtin().vocabulary();
     pieces.swap(2_000, 2_001);
     let (first, second) = (pieces[2_001].clone(), pieces[2_000].clone());
-    let folder = Folder::new().file("vocab.txt", pieces.join("\r\n"));
+    let folder = ModelFolder::new().file("vocab.txt", pieces.join("\r\n"));
     assert_eq!(
         folder.problem(),
         format!("path: MODEL/vocab.txt: word piece 2000 is `{second}`, not `{first}`; …")
@@ -221,7 +221,7 @@ fn another_vocabulary_is_refused() {
 }
 
 #[test]
-fn another_kind_of_model_is_refused() {
+fn an_unsupported_model_type_is_rejected() {
     let cases = [
         ("model_type", json!("roberta"), "the model type is `roberta`, not `bert`; …"),
         ("model_type", json!(null), "the model type is `none`, not `bert`; …"),
@@ -234,7 +234,7 @@ fn another_kind_of_model_is_refused() {
         ("intermediate_size", json!(70), "the intermediate size must be a multiple of 16, not 70"),
         ("num_hidden_layers", json!(0), "the number of layers must be between 1 and 256, not 0"),
     ];
-    let mut folder = Folder::new();
+    let mut folder = ModelFolder::new();
     for (name, value, expected) in cases {
         folder = folder.set(name, value);
         assert_eq!(folder.problem(), format!("path: MODEL/config.json: {expected}"));
@@ -252,9 +252,9 @@ fn another_kind_of_model_is_refused() {
 }
 
 #[test]
-fn another_way_to_make_one_vector_is_refused() {
+fn an_unsupported_pooling_is_rejected() {
     let ways = "vectors can be the mean of the tokens or the first";
-    let pooling = |settings: Value| Folder::new().json("1_Pooling/config.json", &settings).problem();
+    let pooling = |settings: Value| ModelFolder::new().json("1_Pooling/config.json", &settings).problem();
     let expected = |problem: &str| format!("path: MODEL/1_Pooling/config.json: {problem}; {ways}");
     assert_eq!(
         pooling(json!({"pooling_mode_max_tokens": true})),
@@ -265,18 +265,19 @@ fn another_way_to_make_one_vector_is_refused() {
         expected("`pooling_mode_cls_token` and `pooling_mode_mean_tokens` is on")
     );
     assert_eq!(pooling(json!({})), expected("no way to make one vector of the tokens is on"));
-    let dense = Folder::new().json("modules.json", &json!([{"type": "sentence_transformers.models.Dense"}]));
+    let dense =
+        ModelFolder::new().json("modules.json", &json!([{"type": "sentence_transformers.models.Dense"}]));
     assert_eq!(dense.problem(), format!("path: MODEL/modules.json: the model has a part `Dense`; {ways}"));
 }
 
 #[test]
-fn what_is_missing_is_told() {
+fn missing_files_are_named() {
     let missing = |settings: &EmbedderSettings| open(settings).err().unwrap();
     assert_eq!(
         missing(&EmbedderSettings::default()),
         "path: `local` needs the folder of a model, relative to the workspace, like \"models/all-MiniLM-L6-v2\""
     );
-    let folder = Folder::new();
+    let folder = ModelFolder::new();
     let settings = EmbedderSettings { path: Some(folder.path().join("none")), ..EmbedderSettings::default() };
     assert_eq!(shown(&missing(&settings), &folder.path()), "path: MODEL/none is no folder");
     let settings =
@@ -294,8 +295,8 @@ fn what_is_missing_is_told() {
 }
 
 #[test]
-fn tensors_that_do_not_fit_the_configuration_are_told_with_the_first_text() {
-    let folder = Folder::new().set("num_hidden_layers", json!(3));
+fn tensors_that_contradict_the_configuration_are_an_error_on_first_use() {
+    let folder = ModelFolder::new().set("num_hidden_layers", json!(3));
     let Err(EmbedError::Refused(problem)) = embed(&folder.embedder()) else { panic!("not refused") };
     assert_eq!(
         shown(&problem, &folder.path()),
@@ -311,23 +312,23 @@ fn tensors_that_do_not_fit_the_configuration_are_told_with_the_first_text() {
 }
 
 #[test]
-fn whatever_changes_vectors_changes_the_name() {
-    let folder = Folder::new();
+fn whatever_changes_vectors_changes_the_model_id() {
+    let folder = ModelFolder::new();
     let name = folder.embedder().model().to_owned();
     assert!(name.starts_with("local:tiny-"), "{name}");
-    assert_eq!(Folder::new().embedder().model(), name);
+    assert_eq!(ModelFolder::new().embedder().model(), name);
     let mut names = vec![name];
     let mut last = weights("", "F32");
     *last.last_mut().unwrap() ^= 1;
     let pooling = json!({"pooling_mode_cls_token": true});
     let prompts = json!({"prompts": {"document": "passage: "}});
     for folder in [
-        Folder::with(&last),
-        Folder::with(&weights("", "F16")),
-        Folder::new().json("1_Pooling/config.json", &pooling),
-        Folder::new().json("config_sentence_transformers.json", &prompts),
-        Folder::new().set("layer_norm_eps", json!(0.1)),
-        Folder::new().json("sentence_bert_config.json", &json!({"max_seq_length": 20})),
+        ModelFolder::with(&last),
+        ModelFolder::with(&weights("", "F16")),
+        ModelFolder::new().json("1_Pooling/config.json", &pooling),
+        ModelFolder::new().json("config_sentence_transformers.json", &prompts),
+        ModelFolder::new().set("layer_norm_eps", json!(0.1)),
+        ModelFolder::new().json("sentence_bert_config.json", &json!({"max_seq_length": 20})),
     ] {
         names.push(folder.embedder().model().to_owned());
     }
@@ -338,8 +339,8 @@ fn whatever_changes_vectors_changes_the_name() {
 }
 
 #[test]
-fn weights_that_changed_since_they_were_opened_are_not_mixed_with_the_others() {
-    let folder = Folder::new();
+fn weights_that_changed_since_opening_are_an_error() {
+    let folder = ModelFolder::new();
     let embedder = folder.embedder();
     let folder = folder.file("model.safetensors", weights("", "BF16"));
     let Err(EmbedError::Refused(problem)) = embed(&embedder) else { panic!("not refused") };

@@ -1,16 +1,16 @@
 //! Scores, order, number and snippets of hits.
 
 use crate::common::{
-    JIRA, Scripted, Workspace, delete, document, document_at, found, knowing, names, query, search,
-    sync_source, time,
+    JIRA, ScriptedConnector, Workspace, delete, document, document_at, hit_names, names, query, search,
+    sync_source, time, workspace_with,
 };
 use ctx_core::Document;
 use ctx_knowledge::{Mode, SearchQuery};
 use jiff::ToSpan;
 
 #[tokio::test]
-async fn a_limit_is_kept_and_never_above_a_hundred() {
-    let (_workspace, knowledge) = knowing((0..120).map(|n| document(&n.to_string(), "harbour"))).await;
+async fn the_limit_is_honoured_and_at_most_a_hundred() {
+    let (_workspace, knowledge) = workspace_with((0..120).map(|n| document(&n.to_string(), "harbour"))).await;
     for (limit, expected) in [(1, 1), (7, 7), (100, 100), (101, 100), (usize::MAX, 100)] {
         let hits = knowledge.search(&SearchQuery { limit, ..query("harbour") }).unwrap();
         assert_eq!(hits.len(), expected, "limit {limit}");
@@ -26,7 +26,7 @@ async fn hits_are_ordered_by_score_then_newest_then_id() {
         documents.push(document_at(&format!("x{day}"), "harbour light tower", at(day)));
         documents.push(document_at(&format!("y{day}"), "harbour light tower", at(day)));
     }
-    let (_workspace, knowledge) = knowing(documents).await;
+    let (_workspace, knowledge) = workspace_with(documents).await;
     let hits = knowledge.search(&SearchQuery { limit: 30, ..query("harbour") }).unwrap();
     assert_eq!((hits.len(), hits[0].source_id.as_str()), (19, "best"));
     for pair in hits.windows(2) {
@@ -44,7 +44,7 @@ async fn scores_lie_between_nothing_and_one() {
     let rare = "zyzzyva ".repeat(200);
     let mut documents = vec![document("rare", &rare)];
     documents.extend((0..200).map(|n| document(&n.to_string(), "harbour")));
-    let (_workspace, knowledge) = knowing(documents).await;
+    let (_workspace, knowledge) = workspace_with(documents).await;
     for text in ["zyzzyva", "harbour", "zyzzyva harbour"] {
         let hits = search(&knowledge, text);
         assert!(!hits.is_empty());
@@ -61,9 +61,9 @@ async fn a_long_document_does_not_hide_others() {
     let long = Document { content_type: Some("text/markdown".to_owned()), ..document("long", &sections) };
     let filler = "other words ".repeat(30);
     let others = (0..5).map(|n| document(&format!("short{n}"), &format!("{filler} harbour")));
-    let (_workspace, knowledge) = knowing(std::iter::once(long).chain(others)).await;
+    let (_workspace, knowledge) = workspace_with(std::iter::once(long).chain(others)).await;
     assert!(knowledge.stats().unwrap().chunks > 300);
-    let mut names = found(&knowledge, "harbour");
+    let mut names = hit_names(&knowledge, "harbour");
     assert_eq!(names.remove(0), "long");
     names.sort();
     assert_eq!(names, ["short0", "short1", "short2", "short3", "short4"]);
@@ -73,7 +73,7 @@ async fn a_long_document_does_not_hide_others() {
 async fn a_snippet_shows_the_part_that_matches() {
     let filler = "Nothing to see here. ".repeat(400);
     let text = format!("{filler}\n\nThe lighthouse keeper\nhas the key.\n\n{filler}");
-    let (_workspace, knowledge) = knowing([document("a", &text)]).await;
+    let (_workspace, knowledge) = workspace_with([document("a", &text)]).await;
     let snippet = &search(&knowledge, "who keeps the lighthouse key")[0].snippet;
     assert!(snippet.contains("lighthouse keeper has the key."), "{snippet}");
     assert!(snippet.len() < 400 && !snippet.contains('\n'), "{snippet}");
@@ -81,12 +81,12 @@ async fn a_snippet_shows_the_part_that_matches() {
 
 #[tokio::test]
 async fn a_hit_names_its_document() {
-    let told = Document {
+    let full_document = Document {
         title: Some("Harbour".to_owned()),
         source_url: Some("https://example.com/7".to_owned()),
         ..document_at("7", "Ships rest.", time("2026-01-01T00:00:00Z"))
     };
-    let (_workspace, knowledge) = knowing([told]).await;
+    let (_workspace, knowledge) = workspace_with([full_document]).await;
     let hit = &search(&knowledge, "ships")[0];
     let document = knowledge.get(hit.id).unwrap().unwrap();
     let of_hit = (&hit.title, &hit.source, &hit.source_id, hit.updated_at, &hit.source_url);
@@ -98,7 +98,7 @@ async fn a_hit_names_its_document() {
 
 #[tokio::test]
 async fn a_score_is_explained_only_when_asked() {
-    let (_workspace, knowledge) = knowing([document("a", "ships rest in harbours")]).await;
+    let (_workspace, knowledge) = workspace_with([document("a", "ships rest in harbours")]).await;
     let plain = search(&knowledge, "the harbour");
     let explained = knowledge.search(&SearchQuery { explain: true, ..query("the harbour") }).unwrap();
     assert_eq!(plain[0].explain, None);
@@ -113,21 +113,22 @@ async fn a_score_is_explained_only_when_asked() {
 
 #[tokio::test]
 async fn a_deleted_document_is_not_found() {
-    let jira = Scripted::with(["a", "b"].map(|name| document(name, "harbour")));
+    let jira = ScriptedConnector::with(["a", "b"].map(|name| document(name, "harbour")));
     jira.continues([delete("a")], None);
     let workspace = Workspace::new().source(JIRA, &jira);
     let knowledge = workspace.open();
     sync_source(&knowledge, JIRA).await.unwrap();
     sync_source(&knowledge, JIRA).await.unwrap();
-    assert_eq!(found(&knowledge, "harbour"), ["b"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["b"]);
 }
 
 #[tokio::test]
 async fn a_document_gone_from_the_store_is_not_found_though_the_index_has_it() {
-    let (workspace, knowledge) = knowing((0..20).map(|n| document(&format!("{n:02}"), "harbour"))).await;
+    let (workspace, knowledge) =
+        workspace_with((0..20).map(|n| document(&format!("{n:02}"), "harbour"))).await;
     let store = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
     store.execute("PRAGMA foreign_keys = true; DELETE FROM documents WHERE source_id < '15'").unwrap();
-    let mut left = found(&knowledge, "harbour");
+    let mut left = hit_names(&knowledge, "harbour");
     left.sort();
     assert_eq!(left, ["15", "16", "17", "18", "19"]);
 }

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use crate::common::{
-    self, JIRA, Scripted, Workspace, copy_folder, document, found, stored, sync, sync_source,
+    self, JIRA, ScriptedConnector, Workspace, copy_folder, document, hit_names, stored_names, sync,
+    sync_source,
 };
 use ctx_knowledge::{Knowledge, StoreError};
 use jiff::Timestamp;
@@ -30,7 +31,7 @@ async fn synced() -> Workspace {
 fn assert_right_answers(knowledge: &Knowledge, after: &str) {
     for (text, expected) in [("harbour", vec!["a.md"]), ("lighthouse", vec!["b.md"]), ("anchor ship", vec![])]
     {
-        assert_eq!(found(knowledge, text), expected, "{text} after {after}");
+        assert_eq!(hit_names(knowledge, text), expected, "{text} after {after}");
     }
 }
 
@@ -102,7 +103,7 @@ async fn a_check_repairs_an_index_file_that_is_cut_overwritten_or_emptied() {
 }
 
 #[tokio::test]
-async fn a_check_finds_a_single_bit() {
+async fn a_check_finds_a_single_flipped_bit() {
     after_damage(one_bit_flipped, |knowledge, file, _| {
         // The other files have no checksum, and are text that either parses or does not.
         let is_segment = !file.ends_with(".json") && !file.ends_with(".lock");
@@ -134,7 +135,7 @@ async fn an_index_that_was_deleted_is_built_again() {
 }
 
 #[tokio::test]
-async fn an_index_that_is_deleted_while_it_is_open_still_answers_and_follows() {
+async fn an_index_that_is_deleted_while_open_still_answers_and_catches_up() {
     let workspace = synced().await;
     let knowledge = workspace.open();
     assert_right_answers(&knowledge, "opening");
@@ -142,13 +143,13 @@ async fn an_index_that_is_deleted_while_it_is_open_still_answers_and_follows() {
     assert_right_answers(&knowledge, "deleting the index");
     workspace.write("d.md", "compass");
     sync(&knowledge).await;
-    assert_eq!(found(&knowledge, "compass"), ["d.md"]);
+    assert_eq!(hit_names(&knowledge, "compass"), ["d.md"]);
     assert_right_answers(&knowledge, "the next sync");
     assert_right_answers(&workspace.open(), "opening again");
 }
 
 #[tokio::test]
-async fn the_index_of_another_store_is_not_believed() {
+async fn the_index_of_another_store_is_rebuilt() {
     let (workspace, other) = (synced().await, Workspace::new());
     other.write("z.md", "harbour of another store");
     (0..9).for_each(|n| other.write(&format!("{n}.md"), "lighthouse"));
@@ -163,7 +164,7 @@ async fn the_index_of_another_store_is_not_believed() {
     workspace.write("d.md", "compass");
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    assert_eq!(found(&knowledge, "compass"), ["d.md"]);
+    assert_eq!(hit_names(&knowledge, "compass"), ["d.md"]);
     assert_right_answers(&knowledge, "a sync");
 }
 
@@ -180,15 +181,15 @@ async fn documents_stored_before_a_crash_and_not_yet_indexed_are_found_after_ten
     copy_folder(&workspace.beside("index"), &index);
 
     let knowledge = workspace.open();
-    assert_eq!(found(&knowledge, "compass"), Vec::<String>::new());
+    assert_eq!(hit_names(&knowledge, "compass"), Vec::<String>::new());
     knowledge.tend().unwrap();
-    assert_eq!(found(&knowledge, "compass"), ["d.md"]);
-    assert_eq!(found(&knowledge, "beacon"), ["a.md"]);
-    assert_eq!(found(&knowledge, "harbour lighthouse"), Vec::<String>::new());
+    assert_eq!(hit_names(&knowledge, "compass"), ["d.md"]);
+    assert_eq!(hit_names(&knowledge, "beacon"), ["a.md"]);
+    assert_eq!(hit_names(&knowledge, "harbour lighthouse"), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_half_written_commit_is_no_harm() {
+async fn a_half_written_commit_does_not_break_the_index() {
     let workspace = synced().await;
     let folder = workspace.index_folder().unwrap();
     for ending in ["idx", "term", "store", "pos", "fast", "fieldnorm"] {
@@ -198,7 +199,7 @@ async fn a_half_written_commit_is_no_harm() {
     assert_right_answers(&knowledge, "the crash");
     workspace.write("d.md", "compass");
     sync(&knowledge).await;
-    assert_eq!(found(&knowledge, "compass"), ["d.md"]);
+    assert_eq!(hit_names(&knowledge, "compass"), ["d.md"]);
     assert_right_answers(&knowledge, "a sync");
 }
 
@@ -215,11 +216,11 @@ async fn a_store_restored_from_an_older_copy_answers_as_it_did() {
     let knowledge = workspace.open();
     knowledge.tend().unwrap();
     assert_right_answers(&knowledge, "restoring");
-    assert_eq!(found(&knowledge, "compass beacon"), Vec::<String>::new());
+    assert_eq!(hit_names(&knowledge, "compass beacon"), Vec::<String>::new());
     sync(&knowledge).await;
-    assert_eq!(found(&knowledge, "compass"), ["d.md"]);
-    assert_eq!(found(&knowledge, "beacon"), ["a.md"]);
-    assert_eq!(found(&knowledge, "harbour lighthouse"), Vec::<String>::new());
+    assert_eq!(hit_names(&knowledge, "compass"), ["d.md"]);
+    assert_eq!(hit_names(&knowledge, "beacon"), ["a.md"]);
+    assert_eq!(hit_names(&knowledge, "harbour lighthouse"), Vec::<String>::new());
 }
 
 /// Restores the copy of the store, and nothing else.
@@ -279,7 +280,7 @@ fn a_store_of_a_newer_version_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_sync_whose_time_was_told_by_a_wrong_clock_is_followed_by_others() {
+async fn stored_times_of_a_wrong_clock_do_not_stop_a_sync() {
     let workspace = synced().await;
     let store = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
     for wrong in [i64::MIN, -1, 0, 32_503_680_000_000, i64::MAX] {
@@ -292,7 +293,7 @@ async fn a_sync_whose_time_was_told_by_a_wrong_clock_is_followed_by_others() {
         sync(&knowledge).await;
         let age = Timestamp::now().duration_since(knowledge.last_sync(&common::notes()).unwrap().unwrap());
         assert!(!age.is_negative() && age.as_hours() == 0, "{wrong}: {age}");
-        assert_eq!(found(&knowledge, "compass"), ["d.md"], "{wrong}");
+        assert_eq!(hit_names(&knowledge, "compass"), ["d.md"], "{wrong}");
     }
 }
 
@@ -305,10 +306,10 @@ async fn what_one_process_syncs_another_finds() {
     workspace.write("a.md", "beacon");
     workspace.remove("b.md");
     sync(&one).await;
-    assert_eq!(found(&other, "compass"), ["d.md"]);
-    assert_eq!(found(&other, "beacon"), ["a.md"]);
-    assert_eq!(found(&other, "harbour lighthouse"), Vec::<String>::new());
-    assert_eq!(stored(&other), ["a.md", "d.md"]);
+    assert_eq!(hit_names(&other, "compass"), ["d.md"]);
+    assert_eq!(hit_names(&other, "beacon"), ["a.md"]);
+    assert_eq!(hit_names(&other, "harbour lighthouse"), Vec::<String>::new());
+    assert_eq!(stored_names(&other), ["a.md", "d.md"]);
 }
 
 #[test]
@@ -320,14 +321,16 @@ fn a_new_store_may_be_opened_by_many_at_once() {
             opened.join().unwrap().unwrap();
         }
     });
-    assert_eq!(stored(&workspace.open()), Vec::<String>::new());
+    assert_eq!(stored_names(&workspace.open()), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn two_processes_that_sync_at_once_lose_nothing() {
     let documents = |prefix: &str| {
         let prefix = prefix.to_owned();
-        Scripted::with((0..400).map(move |n| document(&format!("{prefix}{n}"), &format!("{prefix} word{n}"))))
+        ScriptedConnector::with(
+            (0..400).map(move |n| document(&format!("{prefix}{n}"), &format!("{prefix} word{n}"))),
+        )
     };
     let [jira, wiki] = [documents("j"), documents("w")];
     let workspace = Workspace::new().source(JIRA, &jira).source("script:wiki", &wiki);
@@ -336,7 +339,7 @@ async fn two_processes_that_sync_at_once_lose_nothing() {
     assert_eq!((first.unwrap().added, second.unwrap().added), (400, 400));
     for knowledge in [&one, &other, &workspace.open()] {
         for n in [0, 199, 256, 399] {
-            let mut names = found(knowledge, &format!("word{n}"));
+            let mut names = hit_names(knowledge, &format!("word{n}"));
             names.sort();
             assert_eq!(names, [format!("j{n}"), format!("w{n}")]);
         }
@@ -345,7 +348,7 @@ async fn two_processes_that_sync_at_once_lose_nothing() {
 
 #[tokio::test]
 async fn a_search_while_another_process_syncs_never_fails() {
-    let jira = Scripted::with((0..600).map(|n| document(&n.to_string(), "harbour")));
+    let jira = ScriptedConnector::with((0..600).map(|n| document(&n.to_string(), "harbour")));
     let workspace = Workspace::new().source(JIRA, &jira);
     let (one, other) = (workspace.open(), std::sync::Arc::new(workspace.open()));
     let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -361,12 +364,12 @@ async fn a_search_while_another_process_syncs_never_fails() {
     sync_source(&one, JIRA).await.unwrap();
     done.store(true, std::sync::atomic::Ordering::Relaxed);
     searching.await.unwrap();
-    assert_eq!(found(&other, "harbour").len(), 10);
-    assert_eq!(stored(&other).len(), 600);
+    assert_eq!(hit_names(&other, "harbour").len(), 10);
+    assert_eq!(stored_names(&other).len(), 600);
 }
 
 #[tokio::test]
-async fn what_a_killed_commit_left_behind_does_not_stop_the_next_one() {
+async fn leftovers_of_a_killed_commit_do_not_stop_the_next_one() {
     let workspace = Workspace::new().file("a.md", "harbour").file("b.md", "anchor");
     let knowledge = workspace.open();
     sync(&knowledge).await;
@@ -380,7 +383,7 @@ async fn what_a_killed_commit_left_behind_does_not_stop_the_next_one() {
 
     let knowledge = workspace.open();
     knowledge.tend().unwrap();
-    assert_eq!(found(&knowledge, "harbour anchor"), ["a.md"]);
+    assert_eq!(hit_names(&knowledge, "harbour anchor"), ["a.md"]);
 }
 
 /// Prevents the WAL index (`-shm`) from being created, as a full disk does: SQLite then cannot even read.

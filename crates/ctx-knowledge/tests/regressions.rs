@@ -36,7 +36,7 @@ async fn a_file_that_turned_binary_just_now_is_no_longer_found() {
     // Written just now: too fresh for a fingerprint.
     fs::write(workspace.path("a.md"), b"harbour\0\0\0").unwrap();
     assert_eq!(sync(&knowledge).await, SyncReport { skipped: 1, ..report() });
-    assert_eq!(found(&knowledge, "harbour"), Vec::<String>::new());
+    assert_eq!(hit_names(&knowledge, "harbour"), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -49,8 +49,8 @@ async fn ids_are_those_of_documents() {
 }
 
 #[tokio::test]
-async fn a_sync_of_a_part_by_time_saves_no_cursor() {
-    let jira = Scripted::new();
+async fn a_sync_restricted_by_time_saves_no_cursor() {
+    let jira = ScriptedConnector::new();
     jira.continues([upsert(document_at("old", "harbour", time("2020-01-01T00:00:00Z")))], Some("one"));
     let workspace = Workspace::new().source(JIRA, &jira);
     let knowledge = workspace.open();
@@ -61,8 +61,8 @@ async fn a_sync_of_a_part_by_time_saves_no_cursor() {
 }
 
 #[tokio::test]
-async fn a_source_may_take_its_cursor_back() {
-    let jira = Scripted::new();
+async fn a_source_may_reset_its_cursor() {
+    let jira = ScriptedConnector::new();
     jira.continues([], Some("one"));
     jira.continues([], None);
     let workspace = Workspace::new().source(JIRA, &jira);
@@ -74,7 +74,7 @@ async fn a_source_may_take_its_cursor_back() {
 
 #[tokio::test]
 async fn a_source_that_hangs_can_be_interrupted() {
-    let jira = Scripted::new();
+    let jira = ScriptedConnector::new();
     jira.waits_after([upsert(document("a", "harbour"))]);
     let workspace = Workspace::new().source(JIRA, &jira);
     let knowledge = workspace.open();
@@ -82,7 +82,7 @@ async fn a_source_that_hangs_can_be_interrupted() {
     let name = source_name(JIRA);
     let syncing = knowledge.sync(&name, SyncOptions::default(), Arc::new(|_| ()), cancellation.clone());
     let (outcome, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(5), syncing), async {
-        jira.arrived().await;
+        jira.wait_until_paused().await;
         cancellation.cancel();
     });
     assert!(matches!(outcome, Ok(Err(SyncError::Interrupted { .. }))), "{outcome:?}");
@@ -102,18 +102,19 @@ async fn a_restored_store_that_is_synced_at_once_gives_right_answers() {
     let knowledge = workspace.open();
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, unchanged: 1, ..report() });
     knowledge.tend().unwrap();
-    assert_eq!(found(&knowledge, "compass"), ["c.md"]);
-    assert_eq!(found(&knowledge, "anchor"), Vec::<String>::new());
+    assert_eq!(hit_names(&knowledge, "compass"), ["c.md"]);
+    assert_eq!(hit_names(&knowledge, "anchor"), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn sources_with_similar_names_have_their_own_locks() {
-    let [dash, underscore] = [Scripted::new(), Scripted::with([document("b", "lighthouse")])];
+    let [dash, underscore] =
+        [ScriptedConnector::new(), ScriptedConnector::with([document("b", "lighthouse")])];
     dash.waits_after([upsert(document("a", "harbour"))]);
     let workspace = Workspace::new().source("script:team-a", &dash).source("script:team_a", &underscore);
     let knowledge = workspace.open();
     let (first, second) = tokio::join!(sync_source(&knowledge, "script:team-a"), async {
-        dash.arrived().await;
+        dash.wait_until_paused().await;
         let second = sync_source(&knowledge, "script:team_a").await;
         dash.release();
         second
@@ -129,7 +130,7 @@ async fn markdown_that_comes_as_text_has_its_heading_as_title() {
             content_type: Some(content_type.to_owned()),
             ..document("7", "# Harbour\nShips.\n# B\nmore")
         };
-        let workspace = Workspace::new().source(JIRA, &Scripted::with([markdown]));
+        let workspace = Workspace::new().source(JIRA, &ScriptedConnector::with([markdown]));
         let knowledge = workspace.open();
         sync_source(&knowledge, JIRA).await.unwrap();
         assert_eq!(search(&knowledge, "ships")[0].title.as_deref(), Some("Harbour"));
@@ -141,7 +142,7 @@ async fn markdown_that_comes_as_text_has_its_heading_as_title() {
 async fn among_many_equal_hits_the_newest_are_shown() {
     let at = |n: i64| time("2026-01-01T00:00:00Z") + jiff::ToSpan::hours(n);
     let documents = (100..600).map(|n| document_at(&n.to_string(), "harbour", at(n)));
-    let workspace = Workspace::new().source(JIRA, &Scripted::with(documents));
+    let workspace = Workspace::new().source(JIRA, &ScriptedConnector::with(documents));
     let knowledge = workspace.open();
     sync_source(&knowledge, JIRA).await.unwrap();
     let hits = knowledge.search(&SearchQuery { limit: 3, ..query("harbour") }).unwrap();
@@ -149,7 +150,7 @@ async fn among_many_equal_hits_the_newest_are_shown() {
 }
 
 #[tokio::test]
-async fn a_link_to_itself_is_nothing() {
+async fn a_link_to_itself_is_ignored() {
     let workspace =
         Workspace::new().file("a.md", "harbour").file("b.md", "x").setting("follow_symlinks", true);
     std::os::unix::fs::symlink("itself", workspace.path("itself")).unwrap();
@@ -160,7 +161,7 @@ async fn a_link_to_itself_is_nothing() {
 }
 
 #[tokio::test]
-async fn files_whose_names_are_not_unicode_are_told_apart() {
+async fn files_with_names_that_are_not_utf8_are_distinct() {
     use std::os::unix::ffi::OsStrExt;
     let workspace = Workspace::new().file("c\\d.md", "compass").file("c/d.md", "beacon");
     for (name, text) in [(b"a\xff.md", "harbour"), (b"a\xfe.md", "anchor")] {
@@ -186,7 +187,7 @@ async fn a_sync_repairs_a_damaged_index() {
         if let Err(error) = try_sync(&knowledge, &notes(), SyncOptions::default()).await {
             wrong.push(format!("{file}: {error:?}"));
         }
-        assert_eq!(found(&knowledge, "beacon"), ["a.md"]);
+        assert_eq!(hit_names(&knowledge, "beacon"), ["a.md"]);
     }
     assert_eq!(wrong, Vec::<String>::new());
 }
@@ -201,14 +202,14 @@ async fn a_store_that_is_deleted_while_open_is_not_created_empty() {
 }
 
 #[tokio::test]
-async fn a_sync_that_is_dropped_lets_go_of_the_index() {
-    let jira = Scripted::new();
+async fn a_dropped_sync_releases_the_index() {
+    let jira = ScriptedConnector::new();
     jira.waits_after((0..300).map(|n| upsert(document(&n.to_string(), "harbour"))));
     let workspace = Workspace::new().source(JIRA, &jira);
     let (one, other) = (workspace.open(), workspace.open());
     tokio::select! {
         _ = sync_source(&one, JIRA) => unreachable!(),
-        () = jira.arrived() => {}
+        () = jira.wait_until_paused() => {}
     }
     for _ in 0..100 {
         other.tend().unwrap();
@@ -234,12 +235,12 @@ async fn a_dropped_sync_of_files_writes_nothing_more() {
         _ = seen.recv() => {}
     }
     tokio::time::sleep(Duration::from_millis(1000)).await;
-    let count = stored(&knowledge).len();
+    let count = stored_names(&knowledge).len();
     assert!(count < 100, "{count}");
 }
 
 #[tokio::test]
-async fn a_limit_of_nothing_writes_nothing() {
+async fn a_limit_of_zero_writes_nothing() {
     let workspace = Workspace::new().file("a.md", "harbour");
     let options = SyncOptions { limit: Some(0), ..SyncOptions::default() };
     assert_eq!(sync_with(&workspace.open(), options).await, report());
@@ -259,7 +260,7 @@ async fn a_long_document_does_not_hide_others_from_a_small_limit() {
         (0..300).map(|n| format!("## Harbour {n}\n\nharbour harbour harbour {n}\n\n")).collect();
     let long = Document { content_type: Some("text/markdown".to_owned()), ..document("long", &sections) };
     let short = document("short", &format!("{} harbour", "other words ".repeat(30)));
-    let workspace = Workspace::new().source(JIRA, &Scripted::with([long, short]));
+    let workspace = Workspace::new().source(JIRA, &ScriptedConnector::with([long, short]));
     let knowledge = workspace.open();
     sync_source(&knowledge, JIRA).await.unwrap();
     let hits = knowledge.search(&SearchQuery { limit: 2, ..query("harbour") }).unwrap();

@@ -22,7 +22,7 @@ async fn knowing_a_few(model: &str) -> (Workspace, Knowledge) {
     (workspace, knowledge)
 }
 
-fn found(knowledge: &Knowledge, text: &str, mode: Mode) -> Vec<String> {
+fn hit_names(knowledge: &Knowledge, text: &str, mode: Mode) -> Vec<String> {
     names(&knowledge.search(&SearchQuery { mode: Some(mode), ..query(text) }).unwrap())
 }
 
@@ -32,7 +32,7 @@ async fn nonsense_finds_nothing() {
         let (_workspace, knowledge) = knowing_a_few(model).await;
         for mode in BY_MEANING {
             for text in ["xyzzy qwertz blorp", "hvnkpw", "zorble fnord wibbleq"] {
-                assert_eq!(found(&knowledge, text, mode), [""; 0], "{model} {mode:?} {text}");
+                assert_eq!(hit_names(&knowledge, text, mode), [""; 0], "{model} {mode:?} {text}");
             }
         }
     }
@@ -44,7 +44,7 @@ async fn a_question_that_shares_no_word_with_its_document_finds_it() {
         let (_workspace, knowledge) = knowing_a_few(model).await;
         for mode in BY_MEANING {
             for (text, document) in [("baking recipes", "bread.md"), ("boats and sailors", "harbour.md")] {
-                let hits = found(&knowledge, text, mode);
+                let hits = hit_names(&knowledge, text, mode);
                 assert_eq!(hits.first().map(String::as_str), Some(document), "{model} {mode:?} {text}");
                 assert!(!hits.contains(&"glossary.md".to_owned()), "{model} {mode:?} {text}: {hits:?}");
             }
@@ -57,7 +57,7 @@ async fn a_word_of_the_query_is_relevant_whatever_it_means() {
     for model in ["fast", "best"] {
         let (_workspace, knowledge) = knowing_a_few(model).await;
         for mode in BY_MEANING {
-            let hits = found(&knowledge, "xyzzy qwertz blorp quux", mode);
+            let hits = hit_names(&knowledge, "xyzzy qwertz blorp quux", mode);
             assert_eq!(hits, ["glossary.md"], "{model} {mode:?}");
         }
     }

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
 use crate::common::{
-    JIRA, Scripted, Workspace, delete, document, knowing, source_name, sync, sync_source, upsert,
+    JIRA, ScriptedConnector, Workspace, delete, document, source_name, sync, sync_source, upsert,
+    workspace_with,
 };
 use ctx_core::{
     Call, Caller, Catalog, Change, Document, ErrorKind, Limits, Provider, Resource, ResourceChange,
@@ -64,20 +65,22 @@ fn content(uri: &str) -> ResourceChange {
 }
 
 /// All notifications so far.
-fn told(receiver: &mut Receiver<ResourceChange>) -> Vec<ResourceChange> {
-    let mut told = Vec::new();
+fn take_changes(receiver: &mut Receiver<ResourceChange>) -> Vec<ResourceChange> {
+    let mut changes = Vec::new();
     loop {
         match receiver.try_recv() {
-            Ok(change) => told.push(change),
-            Err(TryRecvError::Empty) => return told,
+            Ok(change) => changes.push(change),
+            Err(TryRecvError::Empty) => return changes,
             Err(error) => panic!("{error}"),
         }
     }
 }
 
 /// A source of these documents, and two programs that have opened its store.
-async fn two_programs(documents: Vec<Document>) -> (Workspace, Arc<Scripted>, Arc<Knowledge>, Knowledge) {
-    let source = Scripted::with(documents);
+async fn two_programs(
+    documents: Vec<Document>,
+) -> (Workspace, Arc<ScriptedConnector>, Arc<Knowledge>, Knowledge) {
+    let source = ScriptedConnector::with(documents);
     let workspace = Workspace::new().source(JIRA, &source);
     let (ours, theirs) = (Arc::new(workspace.open()), workspace.open());
     sync_source(&ours, JIRA).await.unwrap();
@@ -85,7 +88,11 @@ async fn two_programs(documents: Vec<Document>) -> (Workspace, Arc<Scripted>, Ar
 }
 
 /// Syncs these changes of the source.
-async fn change(source: &Scripted, knowledge: &Knowledge, changes: impl IntoIterator<Item = Change>) {
+async fn change(
+    source: &ScriptedConnector,
+    knowledge: &Knowledge,
+    changes: impl IntoIterator<Item = Change>,
+) {
     source.continues(changes, None);
     // The first sync repeats the last step, the second one reports the changes.
     sync_source(knowledge, JIRA).await.unwrap();
@@ -93,9 +100,9 @@ async fn change(source: &Scripted, knowledge: &Knowledge, changes: impl IntoIter
 }
 
 #[tokio::test]
-async fn every_document_is_on_one_page() {
+async fn every_document_is_on_exactly_one_page() {
     for count in [0, 1, 4, 5, 8, 9] {
-        let (_workspace, knowledge) = knowing(numbered(0..count)).await;
+        let (_workspace, knowledge) = workspace_with(numbered(0..count)).await;
         let pages = pages(&origin(&Arc::new(knowledge)), 4).await;
         let sizes: Vec<usize> = pages.iter().map(Vec::len).collect();
         assert_eq!(sizes.len(), count.div_ceil(4).max(1), "{count}: {sizes:?}");
@@ -106,8 +113,8 @@ async fn every_document_is_on_one_page() {
 }
 
 #[tokio::test]
-async fn no_page_is_empty_or_endless_whatever_is_asked_for() {
-    let (_workspace, knowledge) = knowing(numbered(0..1003)).await;
+async fn the_page_size_is_clamped() {
+    let (_workspace, knowledge) = workspace_with(numbered(0..1003)).await;
     let origin = origin(&Arc::new(knowledge));
     let page = async |most| origin.list(None, most, &Catalog::builder().build()).await.unwrap();
     assert_eq!(page(0).await.resources.len(), 1);
@@ -125,7 +132,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         runtime.block_on(async {
-            let source = Scripted::with(numbered(0..10));
+            let source = ScriptedConnector::with(numbered(0..10));
             let workspace = Workspace::new().source(JIRA, &source);
             let knowledge = Arc::new(workspace.open());
             sync_source(&knowledge, JIRA).await.unwrap();
@@ -145,15 +152,15 @@ proptest! {
                     touched.extend(deletes.then_some(name));
                 }
             }
-            let told: BTreeSet<&String> = names.iter().collect();
+            let listed: BTreeSet<&String> = names.iter().collect();
             // Only a document that was deleted and added again may appear twice.
-            for name in &told {
+            for name in &listed {
                 let times = names.iter().filter(|other| other == name).count();
                 assert!(times == 1 || touched.contains(*name), "{name}: {names:?}");
             }
             for resource in pages(&origin, 100).await.concat() {
                 let name = resource.name;
-                assert!(told.contains(&name) || touched.contains(&name), "{name}: {names:?}");
+                assert!(listed.contains(&name) || touched.contains(&name), "{name}: {names:?}");
             }
         });
     }
@@ -172,7 +179,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_resource_tells_what_its_document_is() {
+async fn a_resource_describes_its_document() {
     let workspace = Workspace::new().file("guides/größe.md", "# Über Größe\n\nGroß.\n");
     let knowledge = Arc::new(workspace.open());
     sync(&knowledge).await;
@@ -191,9 +198,9 @@ async fn a_resource_tells_what_its_document_is() {
 }
 
 #[tokio::test]
-async fn a_long_name_is_cut_and_a_missing_one_is_replaced() {
+async fn a_long_name_is_truncated_and_a_missing_one_is_replaced() {
     let titled = Document { title: Some("Minutes".to_owned()), ..document("minutes/", "text") };
-    let (_workspace, knowledge) = knowing([document(&"ü".repeat(1000), "text"), titled]).await;
+    let (_workspace, knowledge) = workspace_with([document(&"ü".repeat(1000), "text"), titled]).await;
     let listed = pages(&origin(&Arc::new(knowledge)), 10).await.concat();
     assert_eq!(listed[0].name, format!("{}…", "ü".repeat(150)));
     assert!(listed[0].description.as_ref().unwrap().len() < 310);
@@ -201,7 +208,7 @@ async fn a_long_name_is_cut_and_a_missing_one_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_document_is_read_as_the_text_that_is_kept_of_it() {
+async fn a_document_is_read_as_its_stored_text() {
     let workspace = Workspace::new()
         .file("page.html", "<!doctype html><h1>Tugs</h1><p>First.</p>")
         .file("tugs.py", "print('tugs')\n");
@@ -223,22 +230,25 @@ async fn a_document_is_read_as_the_text_that_is_kept_of_it() {
 }
 
 #[tokio::test]
-async fn a_media_type_that_a_source_made_up_is_not_passed_on() {
+async fn an_invalid_media_type_of_a_source_is_not_passed_on() {
     let of_type = |name: &str, content_type: &str| Document {
         content_type: Some(content_type.to_owned()),
         ..document(name, "text")
     };
-    let (_workspace, knowledge) =
-        knowing([of_type("a", "nonsense"), of_type("b", "text/x-odd\n"), of_type("c", "text/x-own; a=b")])
-            .await;
+    let (_workspace, knowledge) = workspace_with([
+        of_type("a", "nonsense"),
+        of_type("b", "text/x-odd\n"),
+        of_type("c", "text/x-own; a=b"),
+    ])
+    .await;
     let listed = pages(&origin(&Arc::new(knowledge)), 10).await.concat();
     let types: Vec<&str> = listed.iter().map(|resource| resource.mime_type.as_deref().unwrap()).collect();
     assert_eq!(types, ["text/plain", "text/plain", "text/x-own; a=b"]);
 }
 
 #[tokio::test]
-async fn what_names_no_document_is_not_found() {
-    let (_workspace, knowledge) = knowing(numbered(0..1)).await;
+async fn a_uri_of_no_document_is_not_found() {
+    let (_workspace, knowledge) = workspace_with(numbered(0..1)).await;
     let knowledge = Arc::new(knowledge);
     let id = knowledge.ids().unwrap()[0];
     for name in [
@@ -260,15 +270,16 @@ async fn what_names_no_document_is_not_found() {
 #[tokio::test]
 async fn a_text_over_the_limit_is_refused_with_what_to_do_instead() {
     let (plain, escaped) = ("x".repeat(1000), "\u{1}".repeat(500));
-    let (_workspace, knowledge) = knowing([document("plain", &plain), document("escaped", &escaped)]).await;
+    let (_workspace, knowledge) =
+        workspace_with([document("plain", &plain), document("escaped", &escaped)]).await;
     let knowledge = Arc::new(knowledge);
     let uris = uris(&knowledge).await;
     for (name, bytes) in [("plain", 1000), ("escaped", 3000)] {
         let limits = Limits { result_bytes: 999, ..Limits::default() };
         let error = read_within(&knowledge, &uris[name], limits).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge);
-        let told: u64 = error.message().split(' ').nth(3).unwrap().parse().unwrap();
-        assert!((bytes..bytes + 150).contains(&told), "{error}");
+        let reported_bytes: u64 = error.message().split(' ').nth(3).unwrap().parse().unwrap();
+        assert!((bytes..bytes + 150).contains(&reported_bytes), "{error}");
         assert!(error.message().ends_with(
             "bytes; the limit is 999 (limits.result_bytes): `search` finds parts of it, `ctx export` writes it whole"
         ));
@@ -278,31 +289,31 @@ async fn a_text_over_the_limit_is_refused_with_what_to_do_instead() {
 }
 
 #[tokio::test]
-async fn a_sync_tells_what_it_changed() {
+async fn a_sync_publishes_what_it_changed() {
     let (_workspace, source, ours, _) = two_programs(numbered(0..3)).await;
     let uris = uris(&ours).await;
     let mut receiver = origin(&ours).changes().unwrap();
     sync_source(&ours, JIRA).await.unwrap();
-    assert_eq!(told(&mut receiver), []);
+    assert_eq!(take_changes(&mut receiver), []);
     let changes = [delete("T-2"), upsert(document("T-0", "new")), upsert(document("T-9", "new"))];
     change(&source, &ours, changes).await;
     let expected = [content(&uris["T-2"]), content(&uris["T-0"]), ResourceChange::List];
-    assert_eq!(told(&mut receiver), expected);
+    assert_eq!(take_changes(&mut receiver), expected);
 }
 
 #[tokio::test]
-async fn a_sync_that_fails_tells_what_it_changed_before() {
+async fn a_failed_sync_publishes_what_it_changed_before() {
     let (_workspace, source, ours, _) = two_programs(numbered(0..1)).await;
     let uris = uris(&ours).await;
     let mut receiver = origin(&ours).changes().unwrap();
     source.fails_after([upsert(document("T-0", "new"))], "the line is dead");
     sync_source(&ours, JIRA).await.unwrap();
     assert!(sync_source(&ours, JIRA).await.is_err());
-    assert_eq!(told(&mut receiver), [content(&uris["T-0"])]);
+    assert_eq!(take_changes(&mut receiver), [content(&uris["T-0"])]);
 }
 
 #[tokio::test]
-async fn a_change_of_another_program_is_told_as_soon_as_somebody_looks() {
+async fn a_change_of_another_process_is_published_by_tend() {
     let (_workspace, source, ours, theirs) = two_programs(numbered(0..3)).await;
     let uris = uris(&ours).await;
     let mut receiver = origin(&ours).changes().unwrap();
@@ -314,26 +325,26 @@ async fn a_change_of_another_program_is_told_as_soon_as_somebody_looks() {
     ];
     for (step, expected) in steps {
         change(&source, &theirs, [step]).await;
-        assert_eq!(told(&mut receiver), []);
+        assert_eq!(take_changes(&mut receiver), []);
         ours.tend().unwrap();
-        assert_eq!(told(&mut receiver), expected);
+        assert_eq!(take_changes(&mut receiver), expected);
         ours.tend().unwrap();
-        assert_eq!(told(&mut receiver), []);
+        assert_eq!(take_changes(&mut receiver), []);
     }
 }
 
 #[tokio::test]
-async fn a_document_that_went_and_came_again_has_changed() {
+async fn a_deleted_and_recreated_document_is_published_as_changed() {
     let (_workspace, source, ours, theirs) = two_programs(numbered(0..2)).await;
     let uris = uris(&ours).await;
     let mut receiver = origin(&ours).changes().unwrap();
     change(&source, &theirs, [delete("T-0"), upsert(document("T-0", "new"))]).await;
     ours.tend().unwrap();
-    assert_eq!(told(&mut receiver), [content(&uris["T-0"]), ResourceChange::List]);
+    assert_eq!(take_changes(&mut receiver), [content(&uris["T-0"]), ResourceChange::List]);
 }
 
 #[tokio::test]
-async fn who_listens_later_hears_only_what_comes_later() {
+async fn a_new_subscriber_gets_only_later_changes() {
     let (_workspace, source, ours, theirs) = two_programs(numbered(0..2)).await;
     let uris = uris(&ours).await;
     drop(origin(&ours).changes());
@@ -342,20 +353,20 @@ async fn who_listens_later_hears_only_what_comes_later() {
     let mut receiver = origin(&ours).changes().unwrap();
     change(&source, &theirs, [upsert(document("T-1", "new"))]).await;
     ours.tend().unwrap();
-    assert_eq!(told(&mut receiver), [content(&uris["T-1"])]);
+    assert_eq!(take_changes(&mut receiver), [content(&uris["T-1"])]);
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_told() {
+async fn subscribers_learn_of_a_forgotten_source() {
     let (_workspace, _, ours, _) = two_programs(numbered(0..1)).await;
     let uris = uris(&ours).await;
     let mut receiver = origin(&ours).changes().unwrap();
     ours.forget(&source_name(JIRA)).unwrap();
-    assert_eq!(told(&mut receiver), [content(&uris["T-0"]), ResourceChange::List]);
+    assert_eq!(take_changes(&mut receiver), [content(&uris["T-0"]), ResourceChange::List]);
 }
 
 #[tokio::test]
-async fn of_very_many_changes_only_the_list_is_told() {
+async fn very_many_changes_are_published_as_a_changed_list() {
     const NAMED_MAX: usize = 512;
     let (_workspace, source, ours, theirs) = two_programs(numbered(0..=NAMED_MAX)).await;
     let mut receiver = origin(&ours).changes().unwrap();
@@ -364,31 +375,31 @@ async fn of_very_many_changes_only_the_list_is_told() {
     };
     change(&source, &theirs, rewritten(NAMED_MAX, "once")).await;
     ours.tend().unwrap();
-    let named = told(&mut receiver);
+    let named = take_changes(&mut receiver);
     assert_eq!(named.len(), NAMED_MAX);
     assert!(!named.contains(&ResourceChange::List));
     change(&source, &theirs, rewritten(NAMED_MAX + 1, "twice")).await;
     ours.tend().unwrap();
-    assert_eq!(told(&mut receiver), [ResourceChange::List]);
+    assert_eq!(take_changes(&mut receiver), [ResourceChange::List]);
 }
 
 #[tokio::test]
-async fn a_store_that_was_restored_has_another_list() {
+async fn a_restored_store_publishes_a_changed_list() {
     let (workspace, _, ours, _) = two_programs(numbered(0..3)).await;
     let mut receiver = origin(&ours).changes().unwrap();
     let store = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
     store.execute("UPDATE meta SET generation = generation - 1").unwrap();
     ours.tend().unwrap();
-    assert_eq!(told(&mut receiver), [ResourceChange::List]);
+    assert_eq!(take_changes(&mut receiver), [ResourceChange::List]);
 }
 
 #[tokio::test]
-async fn deletions_that_the_store_has_forgotten_are_told_by_the_list() {
+async fn deletions_that_the_store_has_forgotten_publish_a_changed_list() {
     let (workspace, source, ours, theirs) = two_programs(numbered(0..3)).await;
     let mut receiver = origin(&ours).changes().unwrap();
     change(&source, &theirs, [delete("T-0")]).await;
     let store = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
     store.execute("DELETE FROM deletions; UPDATE meta SET forgotten = generation").unwrap();
     ours.tend().unwrap();
-    assert_eq!(told(&mut receiver), [ResourceChange::List]);
+    assert_eq!(take_changes(&mut receiver), [ResourceChange::List]);
 }

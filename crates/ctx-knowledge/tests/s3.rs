@@ -1,6 +1,6 @@
 //! Which objects the S3 connector reads, against a real service that checks signatures.
 
-use crate::common::{self, Buckets, Proxy, Workspace, found, stored, sync_source, the_document};
+use crate::common::{self, Buckets, Proxy, Workspace, hit_names, stored_names, sync_source, the_document};
 use ctx_knowledge::{Knowledge, Progress, SyncOptions, SyncReport, Warning};
 use ctx_net::{Client, Request};
 use futures::StreamExt;
@@ -31,7 +31,7 @@ const BUCKETS: [&str; 10] = [
 ];
 
 /// A bucket, and a workspace that reads it through a proxy.
-struct Fixture {
+struct BucketFixture {
     workspace: Workspace,
     knowledge: Knowledge,
     proxy: Proxy,
@@ -39,7 +39,7 @@ struct Fixture {
 }
 
 #[allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
-impl Fixture {
+impl BucketFixture {
     fn new(bucket: &str, settings: &Value) -> Self {
         Self::of(Workspace::new(), bucket, settings)
     }
@@ -138,7 +138,7 @@ fn report() -> SyncReport {
 
 #[tokio::test]
 async fn new_changed_and_deleted_objects_are_followed_and_nothing_is_read_twice() {
-    let fixture = Fixture::new("changes", &json!({}));
+    let fixture = BucketFixture::new("changes", &json!({}));
     fixture.put("a.md", "harbour").await;
     fixture.put("deep/b c.md", "lighthouse").await;
     fixture.put("image.png", b"\x89PNG\r\n\x1a\n\0\0\0").await;
@@ -162,7 +162,7 @@ async fn new_changed_and_deleted_objects_are_followed_and_nothing_is_read_twice(
     assert_eq!(fixture.sync().await, SyncReport { updated: 1, unchanged: 1, deleted: 1, ..report() });
     assert_eq!(fixture.take_reads(), ["GET /changes/a.md"]);
     assert_eq!(
-        (found(&fixture.knowledge, "compass"), stored(&fixture.knowledge)),
+        (hit_names(&fixture.knowledge, "compass"), stored_names(&fixture.knowledge)),
         (vec!["a.md".to_owned()], vec!["a.md".to_owned()])
     );
 }
@@ -171,7 +171,7 @@ async fn new_changed_and_deleted_objects_are_followed_and_nothing_is_read_twice(
 async fn a_prefix_is_a_folder_and_globs_are_relative_to_it() {
     let globs =
         json!({"prefix": "/runbooks", "include_globs": ["*.md", "deep/**"], "exclude_globs": ["**/x.md"]});
-    let fixture = Fixture::new("prefixes", &globs);
+    let fixture = BucketFixture::new("prefixes", &globs);
     for key in [
         "runbooks/a.md",
         "runbooks/b.txt",
@@ -184,13 +184,13 @@ async fn a_prefix_is_a_folder_and_globs_are_relative_to_it() {
         fixture.put(key, format!("harbour {key}")).await;
     }
     assert_eq!(fixture.sync().await, SyncReport { added: 2, ..report() });
-    assert_eq!(stored(&fixture.knowledge), ["a.md", "deep/c.txt"]);
+    assert_eq!(stored_names(&fixture.knowledge), ["a.md", "deep/c.txt"]);
     assert_eq!(fixture.take_reads(), ["GET /prefixes/runbooks/a.md", "GET /prefixes/runbooks/deep/c.txt"]);
 }
 
 #[tokio::test]
 async fn secret_files_of_a_bucket_are_left_out_unless_they_are_named() {
-    let fixture = Fixture::new("secrets", &json!({"include_sensitive_globs": ["ca/*.pem"]}));
+    let fixture = BucketFixture::new("secrets", &json!({"include_sensitive_globs": ["ca/*.pem"]}));
     for key in ["notes.md", "app/.env", "app/.env.example", "ca/root.pem", "server.pem", ".aws/credentials"] {
         fixture.put(key, "zebra").await;
     }
@@ -212,7 +212,7 @@ async fn secret_files_of_a_bucket_are_left_out_unless_they_are_named() {
 
 #[tokio::test]
 async fn a_bucket_of_many_pages_is_listed_to_its_end() {
-    let fixture = Fixture::new("pages", &json!({"include_globs": ["a.md", "z.md"]}));
+    let fixture = BucketFixture::new("pages", &json!({"include_globs": ["a.md", "z.md"]}));
     let puts = (0..2100).map(|number| fixture.put_owned(format!("n/{number}.txt")));
     futures::stream::iter(puts).buffer_unordered(16).collect::<Vec<()>>().await;
     fixture.put("a.md", "harbour").await;
@@ -226,27 +226,27 @@ async fn a_bucket_of_many_pages_is_listed_to_its_end() {
     fixture.proxy.stop_after(Some(1));
     let error = fixture.error().await;
     assert!(error.starts_with("s3:test: cannot read s3://pages/: "), "{error}");
-    assert_eq!(stored(&fixture.knowledge), ["a.md", "z.md"]);
+    assert_eq!(stored_names(&fixture.knowledge), ["a.md", "z.md"]);
     fixture.proxy.stop_after(None);
     assert_eq!(fixture.sync().await, SyncReport { unchanged: 2, ..report() });
 }
 
 #[tokio::test]
-async fn the_progress_of_a_bucket_has_a_total_from_the_first_object_on() {
-    let fixture = Fixture::new("totals", &json!({"exclude_globs": ["*.txt"]}));
+async fn the_progress_of_a_bucket_has_a_total_from_the_first_object() {
+    let fixture = BucketFixture::new("totals", &json!({"exclude_globs": ["*.txt"]}));
     for key in ["a.md", "b.md", "c.md", "d.txt", ".env"] {
         fixture.put(key, "harbour").await;
     }
     let progress = Arc::new(Mutex::new(Vec::new()));
-    let told = progress.clone();
-    let tell = move |progress: Progress| told.lock().unwrap().push((progress.seen, progress.total));
+    let totals = progress.clone();
+    let record = move |progress: Progress| totals.lock().unwrap().push((progress.seen, progress.total));
     let source = common::source_name(SOURCE);
     let (options, cancellation) = (SyncOptions::default(), CancellationToken::new());
-    fixture.knowledge.sync(&source, options, Arc::new(tell), cancellation).await.unwrap();
+    fixture.knowledge.sync(&source, options, Arc::new(record), cancellation).await.unwrap();
     assert_eq!(*progress.lock().unwrap(), [(1, Some(3)), (2, Some(3)), (3, Some(3))]);
 }
 
-impl Fixture {
+impl BucketFixture {
     async fn put_owned(&self, key: String) {
         self.put(&key, "x").await;
     }
@@ -254,7 +254,7 @@ impl Fixture {
 
 #[tokio::test]
 async fn an_object_over_the_limit_is_a_warning_and_is_not_read() {
-    let fixture = Fixture::of(Workspace::new().document_bytes_max(16), "limits", &json!({}));
+    let fixture = BucketFixture::of(Workspace::new().document_bytes_max(16), "limits", &json!({}));
     fixture.put("a.md", "harbour").await;
     fixture.put("large.md", "x".repeat(17)).await;
     let reason = "it has 17 bytes; the limit is 16 (limits.document_bytes)".to_owned();
@@ -264,8 +264,8 @@ async fn an_object_over_the_limit_is_a_warning_and_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_named_is_a_warning_and_the_rest_is_followed() {
-    let fixture = Fixture::new("names", &json!({}));
+async fn an_unrepresentable_key_is_a_warning_and_the_others_are_read() {
+    let fixture = BucketFixture::new("names", &json!({}));
     fixture.put("a.md", "harbour").await;
     fixture.put("z.md", "lighthouse").await;
     let reason = "its key has an empty part, `.` or `..`, and cannot be read".to_owned();
@@ -277,8 +277,8 @@ async fn a_key_that_cannot_be_named_is_a_warning_and_the_rest_is_followed() {
 }
 
 #[tokio::test]
-async fn wrong_credentials_and_buckets_are_told_without_showing_secrets() {
-    let fixture = Fixture::new("denied", &json!({}));
+async fn wrong_credentials_and_buckets_are_reported_without_showing_secrets() {
+    let fixture = BucketFixture::new("denied", &json!({}));
     fixture.put("a.md", "harbour").await;
     fixture.sync().await;
     let service = Buckets::start(&BUCKETS);
@@ -310,20 +310,20 @@ async fn wrong_credentials_and_buckets_are_told_without_showing_secrets() {
     let connector = workspace.connector_in("s3", &settings, &environment("wrongwrongwrong")).unwrap();
     let knowledge = workspace.open_with("s3", connector);
     sync_source(&knowledge, SOURCE).await.unwrap_err();
-    assert_eq!(stored(&knowledge), ["a.md"]);
+    assert_eq!(stored_names(&knowledge), ["a.md"]);
     assert_eq!(common::files_with(&workspace.data(), good), [""; 0].map(std::path::PathBuf::from));
 }
 
 #[tokio::test]
-async fn a_service_that_goes_away_half_way_deletes_nothing_and_is_picked_up_again() {
-    let fixture = Fixture::new("outage", &json!({}));
+async fn a_service_that_fails_half_way_deletes_nothing_and_the_next_sync_completes() {
+    let fixture = BucketFixture::new("outage", &json!({}));
     for number in 0..30 {
         fixture.put(&format!("{number}.md"), format!("harbour {number}")).await;
     }
     fixture.proxy.stop_after(Some(11));
     let error = fixture.error().await;
     assert!(error.starts_with("s3:test: cannot read s3://outage/: "), "{error}");
-    let kept = stored(&fixture.knowledge).len();
+    let kept = stored_names(&fixture.knowledge).len();
     assert!(kept <= 10, "{kept}");
     fixture.proxy.stop_after(None);
     let report = fixture.sync().await;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-use crate::common::{API_KEY, ModelServer, Reply, options, status};
+use crate::common::{API_KEY, ModelServer, ScriptedReply, options, status};
 use ctx_core::Secret;
 use ctx_knowledge::{Effort, EmbedError, Embedder, EmbedderSettings, PROVIDERS};
 use serde_json::{Value, json};
@@ -24,16 +24,16 @@ fn embed(embedder: &Arc<dyn Embedder>, texts: &[&str]) -> Result<Vec<Vec<f32>>, 
 }
 
 /// The error if two texts are sent and this is the response.
-fn refusal(provider: &str, reply: Reply) -> String {
+fn refusal(provider: &str, reply: ScriptedReply) -> String {
     let server = ModelServer::start();
-    server.then([reply]);
-    let asked = embed(&embedder(provider, &server.settings(provider, "m")), &["a", "b"]);
-    let Err(EmbedError::Refused(reason)) = asked else { panic!("not refused: {asked:?}") };
+    server.reply_next([reply]);
+    let result = embed(&embedder(provider, &server.settings(provider, "m")), &["a", "b"]);
+    let Err(EmbedError::Refused(reason)) = result else { panic!("not refused: {result:?}") };
     reason.replace(&server.url(), "URL")
 }
 
 #[test]
-fn openai_is_asked_in_its_own_way() {
+fn openai_requests_have_the_documented_format() {
     let server = ModelServer::start();
     let settings = EmbedderSettings {
         dimensions: Some(32),
@@ -44,33 +44,33 @@ fn openai_is_asked_in_its_own_way() {
     assert_eq!(vectors.iter().map(Vec::len).collect::<Vec<_>>(), [32, 32]);
     let plain = EmbedderSettings { dimensions: None, api_key: None, ..settings };
     embed(&embedder("openai", &plain), &["three"]).unwrap();
-    let asked = server.asked();
-    assert_eq!(asked[0].path, "/v1/embeddings");
-    assert_eq!(asked[0].authorization, Some(format!("Bearer {API_KEY}")));
+    let requests = server.take_requests();
+    assert_eq!(requests[0].path, "/v1/embeddings");
+    assert_eq!(requests[0].authorization, Some(format!("Bearer {API_KEY}")));
     assert_eq!(
-        asked[0].body,
+        requests[0].body,
         json!({"model": "text-embedding-3-small", "input": ["one", "two"], "encoding_format": "float", "dimensions": 32})
     );
-    assert_eq!(asked[1].authorization, None);
+    assert_eq!(requests[1].authorization, None);
     assert_eq!(
-        asked[1].body,
+        requests[1].body,
         json!({"model": "text-embedding-3-small", "input": ["three"], "encoding_format": "float"})
     );
 }
 
 #[test]
-fn ollama_is_asked_in_its_own_way() {
+fn ollama_requests_have_the_documented_format() {
     let server = ModelServer::start();
     let vectors = embed(&embedder("ollama", &server.settings("ollama", "nomic")), &["one", "two"]).unwrap();
     assert_eq!(vectors.len(), 2);
-    let asked = server.asked();
-    assert_eq!(asked[0].path, "/api/embed");
-    assert_eq!(asked[0].authorization, None);
-    assert_eq!(asked[0].body, json!({"model": "nomic", "input": ["one", "two"]}));
+    let requests = server.take_requests();
+    assert_eq!(requests[0].path, "/api/embed");
+    assert_eq!(requests[0].authorization, None);
+    assert_eq!(requests[0].body, json!({"model": "nomic", "input": ["one", "two"]}));
 }
 
 #[test]
-fn many_texts_are_asked_for_in_batches_and_come_back_in_their_order_as_unit_vectors() {
+fn texts_are_requested_in_batches_and_return_in_order_as_unit_vectors() {
     for provider in ["openai", "ollama"] {
         let server = ModelServer::start();
         let settings = EmbedderSettings { batch_size: Some(2), ..server.settings(provider, "m") };
@@ -88,14 +88,16 @@ fn many_texts_are_asked_for_in_batches_and_come_back_in_their_order_as_unit_vect
 }
 
 #[test]
-fn vectors_that_come_in_another_order_are_put_right() {
+fn vectors_in_another_order_are_sorted() {
     let server = ModelServer::start();
     let embedder = embedder("openai", &server.settings("openai", "m"));
     let expected = embed(&embedder, &["red", "green", "blue"]).unwrap();
-    server.then([Reply::Changed(|answer| answer["data"].as_array_mut().unwrap().reverse())]);
+    server.reply_next([ScriptedReply::ModifiedVectors(|answer| {
+        answer["data"].as_array_mut().unwrap().reverse()
+    })]);
     assert_eq!(embed(&embedder, &["red", "green", "blue"]).unwrap(), expected);
     // Some services send no index.
-    server.then([Reply::Changed(|answer| {
+    server.reply_next([ScriptedReply::ModifiedVectors(|answer| {
         for entry in answer["data"].as_array_mut().unwrap() {
             entry.as_object_mut().unwrap().remove("index");
         }
@@ -104,8 +106,8 @@ fn vectors_that_come_in_another_order_are_put_right() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_refused_with_what_is_wrong() {
-    let changed = |change: fn(&mut Value)| refusal("openai", Reply::Changed(change));
+fn an_invalid_response_is_an_error_that_says_why() {
+    let changed = |change: fn(&mut Value)| refusal("openai", ScriptedReply::ModifiedVectors(change));
     assert_eq!(
         changed(|answer| answer["data"].as_array_mut().unwrap().truncate(1)),
         "openai at URL/v1/embeddings was asked for 2 vectors and made 1"
@@ -127,11 +129,11 @@ fn an_answer_that_does_not_fit_is_refused_with_what_is_wrong() {
 }
 
 #[test]
-fn a_service_that_does_not_make_the_size_that_is_wanted_is_refused() {
+fn vectors_of_other_dimensions_than_requested_are_an_error() {
     for provider in ["openai", "ollama"] {
         let server = ModelServer::start();
         let settings = EmbedderSettings { dimensions: Some(16), ..server.settings(provider, "m") };
-        server.then([Reply::Changed(|answer| {
+        server.reply_next([ScriptedReply::ModifiedVectors(|answer| {
             let wrong = json!([1.0, 2.0, 3.0]);
             if answer["data"].is_array() {
                 answer["data"][0]["embedding"] = wrong;
@@ -146,7 +148,7 @@ fn a_service_that_does_not_make_the_size_that_is_wanted_is_refused() {
 }
 
 #[test]
-fn a_model_that_ollama_does_not_have_is_told_with_how_to_get_it() {
+fn a_model_that_ollama_lacks_is_an_error_with_a_hint() {
     assert_eq!(
         refusal("ollama", status(404, r#"{"error": "model \"m\" not found, try pulling it first"}"#)),
         "ollama at URL/api/embed does not have `m`; run `ollama pull m` (model \"m\" not found, try pulling it first)"
@@ -154,11 +156,11 @@ fn a_model_that_ollama_does_not_have_is_told_with_how_to_get_it() {
 }
 
 #[test]
-fn failures_that_pass_are_told_from_those_that_do_not() {
+fn temporary_and_permanent_failures_are_distinguished() {
     let server = ModelServer::start();
     let embedder = embedder("openai", &server.settings("openai", "m"));
-    let ask = |reply: Reply| {
-        server.then([reply]);
+    let ask = |reply: ScriptedReply| {
+        server.reply_next([reply]);
         embed(&embedder, &["a"]).unwrap_err()
     };
     for code in [401, 402, 403, 404, 501] {
@@ -170,18 +172,18 @@ fn failures_that_pass_are_told_from_those_that_do_not() {
     for code in [408, 429, 500, 502, 503, 529] {
         assert!(matches!(ask(status(code, "no")), EmbedError::Unavailable(_)), "{code}");
     }
-    assert!(matches!(ask(Reply::Closed), EmbedError::Unavailable(_)));
+    assert!(matches!(ask(ScriptedReply::CloseConnection), EmbedError::Unavailable(_)));
     let wait = vec![("retry-after", "7".to_owned())];
-    let later = ask(Reply::Status(429, wait.clone(), "slow down".to_owned()));
+    let later = ask(ScriptedReply::Status(429, wait.clone(), "slow down".to_owned()));
     assert!(
         matches!(&later, EmbedError::Later { after, .. } if *after == Duration::from_secs(7)),
         "{later:?}"
     );
-    assert!(matches!(ask(Reply::Status(400, wait, String::new())), EmbedError::Unreadable(_)));
+    assert!(matches!(ask(ScriptedReply::Status(400, wait, String::new())), EmbedError::Unreadable(_)));
 }
 
 #[test]
-fn a_service_that_is_down_or_silent_is_told_so() {
+fn an_unreachable_or_silent_service_is_an_error() {
     let free_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let settings = EmbedderSettings {
         model: Some("m".to_owned()),
@@ -193,7 +195,7 @@ fn a_service_that_is_down_or_silent_is_told_so() {
     assert!(matches!(error, EmbedError::Unavailable(_)), "{error:?}");
     assert!(error.to_string().starts_with(&format!("cannot reach ollama at http://127.0.0.1:{free_port}/")));
     let server = ModelServer::start();
-    server.hold(true);
+    server.hold_requests(true);
     let settings = EmbedderSettings { timeout: Duration::from_millis(50), ..server.settings("ollama", "m") };
     let error = embed(&embedder("ollama", &settings), &["a"]).unwrap_err();
     assert!(matches!(error, EmbedError::Unavailable(_)), "{error:?}");
@@ -201,19 +203,19 @@ fn a_service_that_is_down_or_silent_is_told_so() {
 }
 
 #[test]
-fn a_service_that_sends_elsewhere_is_not_followed() {
+fn redirects_of_a_service_are_not_followed() {
     let (server, elsewhere) = (ModelServer::start(), ModelServer::start());
     let to = vec![("location", format!("{}/v1/embeddings", elsewhere.url()))];
-    server.then([Reply::Status(307, to, String::new())]);
+    server.reply_next([ScriptedReply::Status(307, to, String::new())]);
     let error = embed(&embedder("openai", &server.settings("openai", "m")), &["a"]).unwrap_err();
     assert!(error.to_string().contains("it sends everybody to"), "{error}");
-    assert!(elsewhere.asked().is_empty());
+    assert!(elsewhere.take_requests().is_empty());
 }
 
 #[test]
-fn an_answer_without_end_is_not_read_to_the_end() {
+fn the_size_of_a_response_is_bounded() {
     let server = ModelServer::start();
-    server.then([status(200, &" ".repeat((64 << 20) + 1))]);
+    server.reply_next([status(200, &" ".repeat((64 << 20) + 1))]);
     let error = embed(&embedder("openai", &server.settings("openai", "m")), &["a"]).unwrap_err();
     assert!(error.to_string().contains("answered with more than"), "{error}");
 }
@@ -228,18 +230,22 @@ fn a_key_is_in_no_message_even_where_the_service_repeats_it() {
         status(401, &json!({"error": {"message": echo}}).to_string()),
         status(500, &echo),
         status(200, &echo),
-        Reply::Status(302, vec![("location", format!("http://a.example/?key={API_KEY}"))], String::new()),
+        ScriptedReply::Status(
+            302,
+            vec![("location", format!("http://a.example/?key={API_KEY}"))],
+            String::new(),
+        ),
     ] {
-        server.then([reply]);
+        server.reply_next([reply]);
         let error = embed(&embedder, &["a"]).unwrap_err();
-        let told = format!("{error} {error:?}");
-        assert!(!told.contains("hunter2"), "{told}");
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
     }
     assert!(!format!("{settings:?}").contains("hunter2"));
 }
 
 #[test]
-fn settings_that_cannot_work_are_told() {
+fn invalid_settings_are_named() {
     let none = EmbedderSettings::default();
     assert_eq!(problem("openai", &none), "model: `openai` needs one, like \"text-embedding-3-small\"");
     assert_eq!(problem("ollama", &none), "model: `ollama` needs one, like \"nomic-embed-text\"");
@@ -254,7 +260,7 @@ fn settings_that_cannot_work_are_told() {
 }
 
 #[test]
-fn vectors_are_told_apart_by_provider_model_and_size_but_not_by_place() {
+fn the_model_id_has_provider_model_and_size_but_no_url() {
     let id = |provider: &str, model: &str, dimensions, url: Option<&str>| {
         let settings = EmbedderSettings {
             model: Some(model.to_owned()),

@@ -1,7 +1,8 @@
 //! How a sync treats any connector: cursors, deletions, failures and leases.
 
 use crate::common::{
-    self, JIRA, Scripted, Workspace, delete, document, found, stored, sync, sync_source, try_sync, upsert,
+    self, JIRA, ScriptedConnector, Workspace, delete, document, hit_names, stored_names, sync, sync_source,
+    try_sync, upsert,
 };
 use ctx_core::{Change, Content, Document};
 use ctx_knowledge::{StoredDocument, SyncError, SyncOptions, SyncReport, Warning};
@@ -18,8 +19,8 @@ fn unreadable(source_id: &str) -> Change {
 }
 
 #[tokio::test]
-async fn what_a_source_tells_of_a_document_is_stored() {
-    let told = Document {
+async fn all_fields_of_a_document_are_stored() {
+    let full_document = Document {
         source_id: "ENG-7".to_owned(),
         source_url: Some("https://example.com/ENG-7".to_owned()),
         title: Some("The harbour is closed".to_owned()),
@@ -32,7 +33,7 @@ async fn what_a_source_tells_of_a_document_is_stored() {
         tags: vec!["bug".to_owned()],
         fingerprint: None,
     };
-    let jira = Scripted::with([told]);
+    let jira = ScriptedConnector::with([full_document]);
     let workspace = Workspace::new().source(JIRA, &jira);
     let knowledge = workspace.open();
     sync_source(&knowledge, JIRA).await.unwrap();
@@ -58,7 +59,7 @@ async fn what_a_source_tells_of_a_document_is_stored() {
 
 #[tokio::test]
 async fn a_source_that_fails_half_way_keeps_its_documents_and_says_why() {
-    let jira = Scripted::new();
+    let jira = ScriptedConnector::new();
     jira.lists(["a", "b", "c"].map(|name| upsert(document(name, "harbour"))));
     jira.fails_after([upsert(document("a", "lighthouse"))], "the server said 500");
     jira.lists([upsert(document("a", "lighthouse"))]);
@@ -68,8 +69,8 @@ async fn a_source_that_fails_half_way_keeps_its_documents_and_says_why() {
 
     let error = sync_source(&knowledge, JIRA).await.unwrap_err();
     assert_eq!(error.to_string(), "script:jira: the server said 500");
-    assert_eq!(stored(&knowledge), ["a", "b", "c"]);
-    assert_eq!(found(&knowledge, "lighthouse"), ["a"], "what came before the failure is kept");
+    assert_eq!(stored_names(&knowledge), ["a", "b", "c"]);
+    assert_eq!(hit_names(&knowledge, "lighthouse"), ["a"], "what came before the failure is kept");
     let status = &knowledge.sources().await.unwrap()[1];
     assert_eq!((status.name.as_str(), status.healthy), (JIRA, false));
     assert_eq!(status.last_error.as_deref(), Some("the server said 500"));
@@ -83,7 +84,7 @@ async fn a_source_that_fails_half_way_keeps_its_documents_and_says_why() {
 
 #[tokio::test]
 async fn one_source_that_fails_does_not_touch_another() {
-    let jira = Scripted::new();
+    let jira = ScriptedConnector::new();
     jira.fails_after([], "the server said 500");
     let workspace = Workspace::new().file("a.md", "harbour").source(JIRA, &jira);
     let knowledge = workspace.open();
@@ -91,12 +92,12 @@ async fn one_source_that_fails_does_not_touch_another() {
     sync(&knowledge).await;
     let healthy: Vec<bool> = knowledge.sources().await.unwrap().iter().map(|status| status.healthy).collect();
     assert_eq!(healthy, [true, false]);
-    assert_eq!(found(&knowledge, "harbour"), ["a.md"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["a.md"]);
 }
 
 #[tokio::test]
-async fn what_a_part_does_not_name_stays_and_what_it_deletes_goes() {
-    let jira = Scripted::new();
+async fn a_partial_listing_deletes_only_what_it_names() {
+    let jira = ScriptedConnector::new();
     jira.lists(["a", "b", "c"].map(|name| upsert(document(name, "harbour"))));
     jira.continues([delete("b"), upsert(document("c", "lighthouse")), delete("never was")], None);
     let workspace = Workspace::new().source(JIRA, &jira);
@@ -108,15 +109,15 @@ async fn what_a_part_does_not_name_stays_and_what_it_deletes_goes() {
     jira.continues([delete("b"), upsert(document("c", "lighthouse")), delete("never was")], None);
     let name = common::source_name(JIRA);
     assert_eq!(try_sync(&knowledge, &name, dry_run).await.unwrap(), expected);
-    assert_eq!(stored(&knowledge), ["a", "b", "c"]);
+    assert_eq!(stored_names(&knowledge), ["a", "b", "c"]);
     assert_eq!(sync_source(&knowledge, JIRA).await.unwrap(), expected);
-    assert_eq!(stored(&knowledge), ["a", "c"]);
-    assert_eq!(found(&knowledge, "harbour"), ["a"]);
+    assert_eq!(stored_names(&knowledge), ["a", "c"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["a"]);
 }
 
 #[tokio::test]
-async fn a_document_that_cannot_be_had_is_a_warning_and_stays_as_it_was() {
-    let jira = Scripted::new();
+async fn an_unreadable_document_is_a_warning_and_keeps_its_stored_version() {
+    let jira = ScriptedConnector::new();
     jira.lists(["a", "b"].map(|name| upsert(document(name, "harbour"))));
     jira.lists([upsert(document("a", "lighthouse")), unreadable("b"), unreadable("new")]);
     let workspace = Workspace::new().source(JIRA, &jira);
@@ -126,13 +127,13 @@ async fn a_document_that_cannot_be_had_is_a_warning_and_stays_as_it_was() {
     let expected =
         SyncReport { updated: 1, warning_count: 2, warnings: vec![warning("b"), warning("new")], ..report() };
     assert_eq!(sync_source(&knowledge, JIRA).await.unwrap(), expected);
-    assert_eq!(found(&knowledge, "harbour"), ["b"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["b"]);
     assert_eq!(knowledge.sources().await.unwrap()[1].warnings, 2);
 }
 
 #[tokio::test]
-async fn warnings_are_counted_beyond_those_that_are_kept() {
-    let jira = Scripted::new();
+async fn warnings_beyond_the_limit_are_counted() {
+    let jira = ScriptedConnector::new();
     jira.lists((0..250).map(|n| unreadable(&n.to_string())));
     let workspace = Workspace::new().source(JIRA, &jira);
     let knowledge = workspace.open();
@@ -141,8 +142,8 @@ async fn warnings_are_counted_beyond_those_that_are_kept() {
 }
 
 #[tokio::test]
-async fn a_cursor_comes_back_until_there_is_another() {
-    let jira = Scripted::new();
+async fn a_cursor_is_kept_until_there_is_a_new_one() {
+    let jira = ScriptedConnector::new();
     jira.continues([upsert(document("a", "harbour"))], Some("one"));
     jira.continues([], Some("two"));
     let workspace = Workspace::new().source(JIRA, &jira);
@@ -153,8 +154,8 @@ async fn a_cursor_comes_back_until_there_is_another() {
 }
 
 #[tokio::test]
-async fn a_cursor_is_saved_only_by_a_sync_that_went_to_its_end() {
-    let jira = Scripted::new();
+async fn a_cursor_is_saved_only_by_a_complete_sync() {
+    let jira = ScriptedConnector::new();
     let both = |text: &str| ["a", "b"].map(|name| upsert(document(name, text)));
     jira.continues([], Some("one"));
     jira.fails_after(both("harbour"), "the server said 500");
@@ -177,13 +178,13 @@ async fn a_cursor_is_saved_only_by_a_sync_that_went_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_source_is_synced_by_one_at_a_time() {
-    let jira = Scripted::new();
+async fn a_source_is_synced_by_one_process_at_a_time() {
+    let jira = ScriptedConnector::new();
     jira.waits_after([upsert(document("a", "harbour"))]);
     let workspace = Workspace::new().file("b.md", "lighthouse").source(JIRA, &jira);
     let (knowledge, other_process) = (workspace.open(), workspace.open());
     let (first, ()) = tokio::join!(sync_source(&knowledge, JIRA), async {
-        jira.arrived().await;
+        jira.wait_until_paused().await;
         for refused in [&knowledge, &other_process] {
             let error = sync_source(refused, JIRA).await.unwrap_err();
             assert!(matches!(&error, SyncError::Busy { source_name } if source_name == JIRA), "{error:?}");
@@ -193,10 +194,10 @@ async fn a_source_is_synced_by_one_at_a_time() {
         jira.release();
     });
     assert_eq!(first.unwrap(), SyncReport { added: 1, ..report() });
-    assert_eq!(stored(&knowledge), ["a", "b.md"]);
+    assert_eq!(stored_names(&knowledge), ["a", "b.md"]);
     for text in ["harbour", "lighthouse"] {
-        assert_eq!(found(&knowledge, text), found(&other_process, text));
-        assert_eq!(found(&knowledge, text).len(), 1, "{text}");
+        assert_eq!(hit_names(&knowledge, text), hit_names(&other_process, text));
+        assert_eq!(hit_names(&knowledge, text).len(), 1, "{text}");
     }
     jira.release();
     assert_eq!(sync_source(&other_process, JIRA).await.unwrap(), SyncReport { unchanged: 1, ..report() });
@@ -204,19 +205,19 @@ async fn a_source_is_synced_by_one_at_a_time() {
 
 #[tokio::test]
 async fn sources_of_one_store_do_not_share_names() {
-    let [jira, wiki] = ["harbour", "lighthouse"].map(|text| Scripted::with([document("a", text)]));
+    let [jira, wiki] = ["harbour", "lighthouse"].map(|text| ScriptedConnector::with([document("a", text)]));
     let workspace = Workspace::new().source(JIRA, &jira).source("script:wiki", &wiki);
     let knowledge = workspace.open();
     sync_source(&knowledge, JIRA).await.unwrap();
     sync_source(&knowledge, "script:wiki").await.unwrap();
-    assert_eq!(stored(&knowledge), ["a", "a"]);
+    assert_eq!(stored_names(&knowledge), ["a", "a"]);
     let hit = |text: &str| common::search(&knowledge, text)[0].source.clone();
     assert_eq!([hit("harbour"), hit("lighthouse")], [JIRA, "script:wiki"]);
 }
 
 #[tokio::test]
 async fn a_source_that_is_not_configured_any_more_is_remembered() {
-    let jira = Scripted::with([document("a", "harbour")]);
+    let jira = ScriptedConnector::with([document("a", "harbour")]);
     let workspace = Workspace::new().source(JIRA, &jira);
     sync_source(&workspace.open(), JIRA).await.unwrap();
     let forgotten = Workspace::new();
@@ -229,12 +230,12 @@ async fn a_source_that_is_not_configured_any_more_is_remembered() {
     assert_eq!(shown, [("filesystem:notes", true, 0), (JIRA, false, 1)]);
     assert_eq!(statuses[0].notes.as_deref(), Some("never synced; run `ctx sync`"));
     assert_eq!(statuses[1].notes.as_deref(), Some("not configured any more; 1 document"));
-    assert_eq!(found(&knowledge, "harbour"), ["a"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["a"]);
 }
 
 #[tokio::test]
-async fn a_document_is_meant_by_its_id_its_full_name_or_its_name_in_any_source() {
-    let jira = Scripted::with([document("ENG-7", "harbour"), document("a.md", "quay")]);
+async fn a_document_is_named_by_its_id_its_full_name_or_its_source_id() {
+    let jira = ScriptedConnector::with([document("ENG-7", "harbour"), document("a.md", "quay")]);
     let workspace = Workspace::new().file("a.md", "ships").source(JIRA, &jira);
     let knowledge = workspace.open();
     sync(&knowledge).await;

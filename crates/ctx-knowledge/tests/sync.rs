@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use crate::common::{
-    self, CrashingStore, JIRA, Scripted, Workspace, delete, document, found, generation, names, notes,
-    private_key, query, report, search, stored, sync, sync_source, sync_with, the_document, time, upsert,
+    self, CrashingStore, JIRA, ScriptedConnector, Workspace, delete, document, generation, hit_names, names,
+    notes, private_key, query, report, search, stored_names, sync, sync_source, sync_with, the_document,
+    time, upsert,
 };
 use ctx_knowledge::{Mode, Progress, SearchQuery, SyncError, SyncOptions, SyncReport};
 use ctx_store::MemoryStore;
@@ -22,18 +23,18 @@ async fn new_changed_and_deleted_files_come_in_and_go() {
     let knowledge = workspace.open();
     let first = SyncReport { added: 3, ..report() };
     assert_eq!(sync(&knowledge).await, first);
-    assert_eq!(found(&knowledge, "lighthouse"), ["change.md"]);
+    assert_eq!(hit_names(&knowledge, "lighthouse"), ["change.md"]);
 
     workspace.write("change.md", "beacon");
     workspace.write("deep/er/new.md", "compass");
     workspace.remove("old.md");
     let second = SyncReport { added: 1, updated: 1, unchanged: 1, deleted: 1, ..report() };
     assert_eq!(sync(&knowledge).await, second);
-    assert_eq!(found(&knowledge, "beacon"), ["change.md"]);
-    assert_eq!(found(&knowledge, "compass"), ["deep/er/new.md"]);
-    assert_eq!(found(&knowledge, "harbour"), ["keep.md"]);
-    assert_eq!(found(&knowledge, "lighthouse anchor"), Vec::<String>::new());
-    assert_eq!(stored(&knowledge), ["change.md", "deep/er/new.md", "keep.md"]);
+    assert_eq!(hit_names(&knowledge, "beacon"), ["change.md"]);
+    assert_eq!(hit_names(&knowledge, "compass"), ["deep/er/new.md"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["keep.md"]);
+    assert_eq!(hit_names(&knowledge, "lighthouse anchor"), Vec::<String>::new());
+    assert_eq!(stored_names(&knowledge), ["change.md", "deep/er/new.md", "keep.md"]);
 }
 
 #[tokio::test]
@@ -43,17 +44,17 @@ async fn a_knowledge_base_works_on_any_store() {
     assert_eq!(sync(&knowledge).await, SyncReport { added: 2, ..report() });
     workspace.write("change.md", "beacon");
     assert_eq!(sync(&knowledge).await, SyncReport { updated: 1, unchanged: 1, ..report() });
-    assert_eq!(found(&knowledge, "beacon"), ["change.md"]);
-    assert_eq!(found(&knowledge, "lighthouse"), Vec::<String>::new());
+    assert_eq!(hit_names(&knowledge, "beacon"), ["change.md"]);
+    assert_eq!(hit_names(&knowledge, "lighthouse"), Vec::<String>::new());
     workspace.remove("keep.md");
     assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, deleted: 1, ..report() });
-    assert_eq!(stored(&knowledge), ["change.md"]);
+    assert_eq!(stored_names(&knowledge), ["change.md"]);
     assert_eq!(knowledge.stats().unwrap().documents, 1);
 }
 
 #[tokio::test]
-async fn a_document_that_is_written_twice_in_one_sync_is_as_it_was_told_last() {
-    let jira = Scripted::with([document("a", "harbour")]);
+async fn the_last_version_of_a_document_in_one_sync_wins() {
+    let jira = ScriptedConnector::with([document("a", "harbour")]);
     jira.continues([delete("a"), upsert(document("a", "harbour"))], None);
     jira.continues([upsert(document("a", "beacon")), upsert(document("a", "harbour"))], None);
     jira.continues([upsert(document("a", " ")), upsert(document("a", "harbour"))], None);
@@ -61,7 +62,7 @@ async fn a_document_that_is_written_twice_in_one_sync_is_as_it_was_told_last() {
     let knowledge = workspace.open();
     for pull in 0..4 {
         sync_source(&knowledge, JIRA).await.unwrap();
-        assert_eq!(found(&knowledge, "harbour"), ["a"], "pull {pull}");
+        assert_eq!(hit_names(&knowledge, "harbour"), ["a"], "pull {pull}");
     }
 }
 
@@ -72,7 +73,7 @@ async fn a_renamed_file_is_another_document() {
     sync(&knowledge).await;
     std::fs::rename(workspace.path("a.md"), workspace.path("b.md")).unwrap();
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, deleted: 1, ..report() });
-    assert_eq!(found(&knowledge, "harbour"), ["b.md"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["b.md"]);
 }
 
 #[tokio::test]
@@ -118,12 +119,12 @@ async fn a_file_changed_just_now_and_again_at_the_same_size_is_read_again() {
     for content in ["harbour", "compass", "anchors"] {
         std::fs::write(workspace.path("a.md"), content).unwrap();
         sync(&knowledge).await;
-        assert_eq!(found(&knowledge, content), ["a.md"]);
+        assert_eq!(hit_names(&knowledge, content), ["a.md"]);
     }
 }
 
 #[tokio::test]
-async fn files_of_any_date_come_in_and_are_read_once() {
+async fn files_of_any_date_are_stored_and_read_once() {
     let dates =
         ["1901-12-14T00:00:00Z", "1969-12-31T23:59:59.5Z", "1970-01-01T00:00:00Z", "2201-01-01T00:00:00Z"];
     let workspace = Workspace::new();
@@ -141,7 +142,7 @@ async fn files_of_any_date_come_in_and_are_read_once() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_change_is_seen_whatever_becomes_of_the_date() {
+async fn a_change_is_noticed_whatever_the_modification_time() {
     let workspace = Workspace::new().file("a.md", "one");
     let knowledge = workspace.open();
     sync(&knowledge).await;
@@ -151,7 +152,7 @@ async fn a_change_is_seen_whatever_becomes_of_the_date() {
         until_the_clock_ticks(&workspace, "a.md");
         workspace.write_at("a.md", text, &format!("{year}-01-01T00:00:00.5Z"));
         assert_eq!(sync(&knowledge).await, SyncReport { updated: 1, ..report() }, "{text}");
-        assert_eq!(found(&knowledge, text), ["a.md"]);
+        assert_eq!(hit_names(&knowledge, text), ["a.md"]);
     }
 }
 
@@ -245,13 +246,17 @@ async fn a_file_without_text_is_no_hit_and_not_read_twice() {
             assert_eq!(blank, [""; 0], "{text} {mode:?}");
         }
     }
-    assert_eq!(found(&knowledge, "lighthouse"), ["tower.md"], "a heading is text");
+    assert_eq!(hit_names(&knowledge, "lighthouse"), ["tower.md"], "a heading is text");
     assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 3, ..report() });
 
     workspace.write("deep/lighthouse.md", "The lamp is lit at dusk.");
     workspace.write("tower.md", "\n");
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, unchanged: 1, skipped: 1, ..report() });
-    assert_eq!(found(&knowledge, "lighthouse"), ["deep/lighthouse.md"], "found again by its name and text");
+    assert_eq!(
+        hit_names(&knowledge, "lighthouse"),
+        ["deep/lighthouse.md"],
+        "found again by its name and text"
+    );
 }
 
 #[tokio::test]
@@ -260,7 +265,7 @@ async fn a_dry_run_counts_and_writes_nothing() {
     let knowledge = workspace.open();
     let expected = SyncReport { added: 2, ..report() };
     assert_eq!(sync_with(&knowledge, DRY_RUN).await, expected);
-    assert_eq!((stored(&knowledge), workspace.index_folder()), (Vec::new(), None));
+    assert_eq!((stored_names(&knowledge), workspace.index_folder()), (Vec::new(), None));
     assert_eq!(knowledge.sources().await.unwrap()[0].last_sync, None);
 
     sync(&knowledge).await;
@@ -272,7 +277,7 @@ async fn a_dry_run_counts_and_writes_nothing() {
     let expected = SyncReport { added: 1, updated: 1, deleted: 1, skipped: 1, ..report() };
     assert_eq!(sync_with(&knowledge, DRY_RUN).await, expected);
     assert_eq!((knowledge.stats().unwrap(), workspace.index_files()), before);
-    assert_eq!(found(&knowledge, "anchor"), ["b.md"]);
+    assert_eq!(hit_names(&knowledge, "anchor"), ["b.md"]);
     assert_eq!(sync(&knowledge).await, expected);
 }
 
@@ -286,7 +291,7 @@ async fn a_limited_sync_deletes_nothing_and_the_next_goes_on() {
 
     let limited = SyncOptions { limit: Some(2), ..SyncOptions::default() };
     assert_eq!(sync_with(&knowledge, limited).await, SyncReport { added: 2, ..report() });
-    assert_eq!(stored(&knowledge), ["0.md", "1.md", "gone.md"]);
+    assert_eq!(stored_names(&knowledge), ["0.md", "1.md", "gone.md"]);
     let rest = SyncReport { added: 3, unchanged: 2, deleted: 1, ..report() };
     assert_eq!(sync(&knowledge).await, rest);
 }
@@ -307,13 +312,13 @@ async fn since_and_until_choose_what_is_written_and_delete_nothing() {
         ..SyncOptions::default()
     };
     assert_eq!(sync_with(&knowledge, spring).await, SyncReport { added: 3, ..report() });
-    assert_eq!(stored(&knowledge), ["2.md", "3.md", "4.md"]);
+    assert_eq!(stored_names(&knowledge), ["2.md", "3.md", "4.md"]);
 
     sync(&knowledge).await;
     write_all("lighthouse");
     workspace.remove("5.md");
     assert_eq!(sync_with(&knowledge, spring).await, SyncReport { updated: 3, ..report() });
-    assert_eq!(found(&knowledge, "harbour").len(), 2);
+    assert_eq!(hit_names(&knowledge, "harbour").len(), 2);
     let few = SyncOptions { limit: Some(100), ..SyncOptions::default() };
     let rest = SyncReport { updated: 1, unchanged: 3, ..report() };
     assert_eq!(sync_with(&knowledge, few).await, rest);
@@ -328,13 +333,13 @@ async fn progress_knows_how_many_files_there_are_before_the_first_is_read() {
     workspace.write("drafts/none.md", "not read");
     let knowledge = workspace.open();
     let progress_of = async || {
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let totals = Arc::new(Mutex::new(Vec::new()));
         let tell = {
-            let told = told.clone();
-            Arc::new(move |progress: Progress| told.lock().unwrap().push((progress.seen, progress.total)))
+            let totals = totals.clone();
+            Arc::new(move |progress: Progress| totals.lock().unwrap().push((progress.seen, progress.total)))
         };
         knowledge.sync(&notes(), SyncOptions::default(), tell, CancellationToken::new()).await.unwrap();
-        told.lock().unwrap().clone()
+        totals.lock().unwrap().clone()
     };
     let all: Vec<(u64, Option<u64>)> = (1..=21).map(|seen| (seen, Some(21))).collect();
     assert_eq!(progress_of().await, all);
@@ -347,7 +352,7 @@ async fn progress_knows_how_many_files_there_are_before_the_first_is_read() {
 async fn a_document_with_a_private_key_is_left_out_whatever_its_source_and_format() {
     let html = format!("<!doctype html><p>harbour</p><pre>{}</pre>", private_key());
     let json = format!("{{\"private_key\": {}}}", serde_json::Value::from(private_key()));
-    let connector = Scripted::with([
+    let connector = ScriptedConnector::with([
         document("ticket", &format!("harbour\n{}", private_key())),
         document("page", &html),
         document("account", &json),
@@ -357,7 +362,7 @@ async fn a_document_with_a_private_key_is_left_out_whatever_its_source_and_forma
     let knowledge = workspace.open();
     let report = sync_source(&knowledge, JIRA).await.unwrap();
     assert_eq!((report.added, report.secret_files, report.skipped), (1, 3, 0), "{report:?}");
-    assert_eq!(stored(&knowledge), ["manual"]);
+    assert_eq!(stored_names(&knowledge), ["manual"]);
 }
 
 #[tokio::test]
@@ -378,8 +383,8 @@ async fn an_interrupted_sync_keeps_what_it_read_and_the_next_one_completes() {
     let outcome = knowledge.sync(&notes(), SyncOptions::default(), progress, cancellation).await;
     assert!(matches!(outcome, Err(SyncError::Interrupted { .. })), "{outcome:?}");
     let kept = ["00.md", "01.md", "02.md", "03.md", "04.md", "gone.md"];
-    assert_eq!(stored(&knowledge), kept);
-    assert_eq!(found(&knowledge, "harbour").len(), 5);
+    assert_eq!(stored_names(&knowledge), kept);
+    assert_eq!(hit_names(&knowledge, "harbour").len(), 5);
 
     let rest = SyncReport { added: 35, unchanged: 5, deleted: 1, ..report() };
     assert_eq!(sync(&knowledge).await, rest);

@@ -1,6 +1,6 @@
 //! Signals of a watched folder, with the system's own watcher and real files.
 
-use crate::common::{self, Workspace, notes, stored, sync};
+use crate::common::{self, Workspace, notes, stored_names, sync};
 use ctx_core::Watch;
 use ctx_knowledge::{Knowledge, SyncOptions};
 use std::fs;
@@ -14,18 +14,18 @@ const LONG_ENOUGH: Duration = Duration::from_secs(2);
 /// Syncs at every signal until the documents are these. One change may cause several signals.
 async fn wait_for(knowledge: &Knowledge, watch: &mut Watch, expected: &[&str]) {
     let changes = async {
-        while stored(knowledge) != expected {
+        while stored_names(knowledge) != expected {
             assert!(watch.changed().await, "it is still watched");
             // The folder may be gone for the moment.
             common::try_sync(knowledge, &notes(), SyncOptions::default()).await.ok();
         }
     };
     let waited = tokio::time::timeout(DEADLINE, changes).await;
-    assert!(waited.is_ok(), "waited for {expected:?}, got {:?}", stored(knowledge));
+    assert!(waited.is_ok(), "waited for {expected:?}, got {:?}", stored_names(knowledge));
 }
 
 #[tokio::test]
-async fn what_comes_changes_moves_and_goes_is_told() {
+async fn new_changed_moved_and_deleted_files_are_signalled() {
     let workspace = Workspace::new().file("a.md", "harbour");
     let knowledge = workspace.open();
     let mut watch = knowledge.watch(&notes()).unwrap();
@@ -42,7 +42,7 @@ async fn what_comes_changes_moves_and_goes_is_told() {
 }
 
 #[tokio::test]
-async fn folders_that_come_move_and_come_back_are_watched_to_their_depths() {
+async fn new_moved_and_returning_folders_are_watched_recursively() {
     let workspace = Workspace::new();
     let knowledge = workspace.open();
     let mut watch = knowledge.watch(&notes()).unwrap();
@@ -72,7 +72,7 @@ async fn a_root_that_vanishes_and_comes_back_is_watched_again() {
     wait_for(&knowledge, &mut watch, &["a.md"]).await;
 
     fs::rename(workspace.path(""), workspace.beside("away")).unwrap();
-    let told = async {
+    let signalled = async {
         loop {
             assert!(watch.changed().await);
             if common::try_sync(&knowledge, &notes(), SyncOptions::default()).await.is_err() {
@@ -80,8 +80,8 @@ async fn a_root_that_vanishes_and_comes_back_is_watched_again() {
             }
         }
     };
-    tokio::time::timeout(DEADLINE, told).await.unwrap();
-    assert_eq!(stored(&knowledge), ["a.md"], "what cannot be listed is not deleted");
+    tokio::time::timeout(DEADLINE, signalled).await.unwrap();
+    assert_eq!(stored_names(&knowledge), ["a.md"], "what cannot be listed is not deleted");
 
     workspace.write("b.md", "anchor");
     wait_for(&knowledge, &mut watch, &["b.md"]).await;
@@ -90,7 +90,7 @@ async fn a_root_that_vanishes_and_comes_back_is_watched_again() {
 }
 
 #[tokio::test]
-async fn our_own_writing_is_neither_read_nor_told() {
+async fn own_files_are_neither_read_nor_signalled() {
     // The store is below the root and not hidden.
     let workspace = Workspace::new().setting("root", ".").file("a.md", "harbour");
     let knowledge = workspace.open();
@@ -101,15 +101,15 @@ async fn our_own_writing_is_neither_read_nor_told() {
     for _ in 0..3 {
         common::sync_with(&knowledge, SyncOptions { full: true, ..SyncOptions::default() }).await;
     }
-    let told = tokio::time::timeout(LONG_ENOUGH, watch.changed()).await;
-    assert!(told.is_err(), "a sync leads to another");
+    let signal = tokio::time::timeout(LONG_ENOUGH, watch.changed()).await;
+    assert!(signal.is_err(), "a sync leads to another");
     workspace.write("b.md", "anchor");
     assert!(watch.changed().await);
 }
 
 #[tokio::test]
-async fn a_source_that_cannot_tell_is_not_watched() {
-    let workspace = Workspace::new().source(common::JIRA, &common::Scripted::new());
+async fn a_source_without_a_watcher_is_not_watched() {
+    let workspace = Workspace::new().source(common::JIRA, &common::ScriptedConnector::new());
     let knowledge = workspace.open();
     let jira = common::source_name(common::JIRA);
     assert!(!knowledge.can_watch(&jira) && knowledge.watch(&jira).is_none());

@@ -104,43 +104,43 @@ fn request(host: &str, line: &str, service: &str, body: &str) -> String {
 /// A proxy in front of the service, which records requests and can be stopped.
 pub(crate) struct Proxy {
     pub(crate) url: String,
-    seen: Arc<Mutex<Seen>>,
+    state: Arc<Mutex<ProxyState>>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct ProxyState {
     requests: Vec<String>,
-    left: Option<usize>,
+    requests_left: Option<usize>,
 }
 
 impl Proxy {
     pub(crate) fn start(service: &'static Buckets) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        let shared = seen.clone();
+        let state = Arc::new(Mutex::new(ProxyState::default()));
+        let shared = state.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let shared = shared.clone();
                 std::thread::spawn(move || relay(stream, &service.host, &shared));
             }
         });
-        Self { url, seen }
+        Self { url, state }
     }
 
     /// Requests since the last time: `GET /bucket/key`.
     pub(crate) fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen.lock().unwrap().requests)
+        std::mem::take(&mut self.state.lock().unwrap().requests)
     }
 
     /// Answers this many more requests, then none.
     pub(crate) fn stop_after(&self, requests: Option<usize>) {
-        self.seen.lock().unwrap().left = requests;
+        self.state.lock().unwrap().requests_left = requests;
     }
 }
 
 /// Handles one request, then closes the connection.
-fn relay(client: TcpStream, host: &str, seen: &Mutex<Seen>) -> Option<()> {
+fn relay(client: TcpStream, host: &str, state: &Mutex<ProxyState>) -> Option<()> {
     let mut reader = BufReader::new(client.try_clone().ok()?);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -149,14 +149,14 @@ fn relay(client: TcpStream, host: &str, seen: &Mutex<Seen>) -> Option<()> {
         }
     }
     {
-        let mut seen = seen.lock().unwrap();
-        match &mut seen.left {
+        let mut state = state.lock().unwrap();
+        match &mut state.requests_left {
             Some(0) => return None,
-            Some(left) => *left -= 1,
+            Some(requests_left) => *requests_left -= 1,
             None => {}
         }
         let line = head.lines().next()?.trim_end_matches(" HTTP/1.1").to_owned();
-        seen.requests.push(line);
+        state.requests.push(line);
     }
     let length = head
         .lines()

@@ -14,18 +14,18 @@ use std::sync::{Arc, Mutex};
 
 /// A moment between two operations of a store.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Crash {
+pub(crate) struct CrashPoint {
     /// Number of the operation whose result is lost; the first is 1.
-    pub(crate) at: usize,
+    pub(crate) operation: usize,
     /// Whether that operation still takes effect.
-    pub(crate) lands: bool,
+    pub(crate) takes_effect: bool,
 }
 
 /// Passes every operation on to another store and counts them, until it crashes: after that nothing reaches the other
 /// store any more.
 pub(crate) struct CrashingStore {
     inner: Arc<dyn Store>,
-    crash: Option<Crash>,
+    crash: Option<CrashPoint>,
     /// Held during each operation, so that none is running at the crash.
     operations: Mutex<Operations>,
 }
@@ -44,11 +44,11 @@ impl CrashingStore {
     }
 
     /// A store that crashes at this moment.
-    pub(crate) fn crashing(inner: Arc<dyn Store>, crash: Crash) -> Arc<Self> {
+    pub(crate) fn crashing(inner: Arc<dyn Store>, crash: CrashPoint) -> Arc<Self> {
         Self::new(inner, Some(crash))
     }
 
-    fn new(inner: Arc<dyn Store>, crash: Option<Crash>) -> Arc<Self> {
+    fn new(inner: Arc<dyn Store>, crash: Option<CrashPoint>) -> Arc<Self> {
         Arc::new(Self { inner, crash, operations: Mutex::default() })
     }
 
@@ -64,7 +64,7 @@ impl CrashingStore {
 
     /// Whether it has crashed.
     pub(crate) fn has_crashed(&self) -> bool {
-        self.crash.is_some_and(|crash| self.operations() >= crash.at)
+        self.crash.is_some_and(|crash| self.operations() >= crash.operation)
     }
 
     fn operation<T>(
@@ -76,19 +76,19 @@ impl CrashingStore {
         operations.count += 1;
         *operations.by_name.entry(name).or_default() += 1;
         match self.crash {
-            Some(crash) if operations.count > crash.at => Err(gone()),
-            Some(crash) if operations.count == crash.at => {
-                if crash.lands {
+            Some(crash) if operations.count > crash.operation => Err(crashed_error()),
+            Some(crash) if operations.count == crash.operation => {
+                if crash.takes_effect {
                     work(&*self.inner).map(drop)?;
                 }
-                Err(gone())
+                Err(crashed_error())
             }
             _ => work(&*self.inner),
         }
     }
 }
 
-fn gone() -> StoreError {
+fn crashed_error() -> StoreError {
     let place = Place { name: "of a process that has crashed".to_owned(), part: StorePart::Documents };
     StoreError::Failed { place, source: "it is gone".into() }
 }

@@ -7,13 +7,13 @@ mod buckets;
 mod crashing;
 mod model_server;
 mod repository;
-mod scripted;
+mod scripted_connector;
 
 pub(crate) use buckets::{Buckets, Proxy};
-pub(crate) use crashing::{Crash, CrashingStore};
-pub(crate) use model_server::{API_KEY, ModelServer, Reply, options, status};
+pub(crate) use crashing::{CrashPoint, CrashingStore};
+pub(crate) use model_server::{API_KEY, ModelServer, ScriptedReply, options, status};
 pub(crate) use repository::{AUTHORIZATION, GitServer, LOGIN, Repository, files_with, redirecting_host};
-pub(crate) use scripted::{Scripted, delete, document, document_at, upsert};
+pub(crate) use scripted_connector::{ScriptedConnector, delete, document, document_at, upsert};
 
 use ctx_core::{Connector, Document, SourceName};
 use ctx_knowledge::{
@@ -263,8 +263,8 @@ impl Workspace {
 pub(crate) const JIRA: &str = "script:jira";
 
 /// A workspace, which must outlive its knowledge base, and the knowledge base with these documents.
-pub(crate) async fn knowing(documents: impl IntoIterator<Item = Document>) -> (Workspace, Knowledge) {
-    let workspace = Workspace::new().source(JIRA, &Scripted::with(documents));
+pub(crate) async fn workspace_with(documents: impl IntoIterator<Item = Document>) -> (Workspace, Knowledge) {
+    let workspace = Workspace::new().source(JIRA, &ScriptedConnector::with(documents));
     let knowledge = workspace.open();
     sync_source(&knowledge, JIRA).await.unwrap();
     (workspace, knowledge)
@@ -333,12 +333,12 @@ pub(crate) fn search(knowledge: &Knowledge, text: &str) -> Vec<Hit> {
 }
 
 /// The names of the documents that a query finds, best first.
-pub(crate) fn found(knowledge: &Knowledge, text: &str) -> Vec<String> {
+pub(crate) fn hit_names(knowledge: &Knowledge, text: &str) -> Vec<String> {
     names(&search(knowledge, text))
 }
 
 /// The names of the documents that a query with filters finds, best first.
-pub(crate) fn filtered(knowledge: &Knowledge, text: &str, filters: Filters) -> Vec<String> {
+pub(crate) fn filtered_hit_names(knowledge: &Knowledge, text: &str, filters: Filters) -> Vec<String> {
     names(&knowledge.search(&SearchQuery { filters, ..query(text) }).unwrap())
 }
 
@@ -360,7 +360,7 @@ pub(crate) fn generation(knowledge: &Knowledge) -> u64 {
 }
 
 /// The names of everything stored, sorted.
-pub(crate) fn stored(knowledge: &Knowledge) -> Vec<String> {
+pub(crate) fn stored_names(knowledge: &Knowledge) -> Vec<String> {
     let documents = knowledge.ids().unwrap().into_iter().filter_map(|id| knowledge.get(id).unwrap());
     let mut names: Vec<String> = documents.map(|document| document.source_id).collect();
     names.sort();

@@ -17,29 +17,29 @@ const DIMENSIONS: usize = 64;
 /// A server on a free port of this machine, stopped on drop.
 pub(crate) struct ModelServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedState {
+    state: Mutex<ModelServerState>,
     changed: Condvar,
     ended: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
-    replies: VecDeque<Reply>,
-    for_ever: Option<Reply>,
-    requests: Vec<Asked>,
+struct ModelServerState {
+    replies: VecDeque<ScriptedReply>,
+    default_reply: Option<ScriptedReply>,
+    requests: Vec<EmbeddingRequest>,
     dimensions: Option<usize>,
-    refused: Option<String>,
+    rejected_word: Option<String>,
     held: bool,
 }
 
 /// A request that it received.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct EmbeddingRequest {
     pub(crate) path: String,
     pub(crate) authorization: Option<String>,
     pub(crate) body: Value,
@@ -47,35 +47,35 @@ pub(crate) struct Asked {
 
 /// A response of the server.
 #[derive(Clone, Debug)]
-pub(crate) enum Reply {
+pub(crate) enum ScriptedReply {
     /// A status, headers and a body.
     Status(u16, Vec<(&'static str, String)>, String),
     /// The vectors, in a modified body.
-    Changed(fn(&mut Value)),
+    ModifiedVectors(fn(&mut Value)),
     /// None: the connection is closed.
-    Closed,
+    CloseConnection,
     /// The vectors.
     Vectors,
 }
 
-pub(crate) fn status(code: u16, body: &str) -> Reply {
-    Reply::Status(code, Vec::new(), body.to_owned())
+pub(crate) fn status(code: u16, body: &str) -> ScriptedReply {
+    ScriptedReply::Status(code, Vec::new(), body.to_owned())
 }
 
 impl ModelServer {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared::default());
-        let accepting = shared.clone();
+        let shared = Arc::new(SharedState::default());
+        let shared_state = shared.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                if accepting.ended.load(Ordering::SeqCst) {
+                if shared_state.ended.load(Ordering::SeqCst) {
                     return;
                 }
-                let (shared, stream) = (accepting.clone(), stream.unwrap());
+                let (shared, stream) = (shared_state.clone(), stream.unwrap());
                 // A client that disconnects ends only its own connection.
-                thread::spawn(move || converse(&shared, stream).ok());
+                thread::spawn(move || serve_connection(&shared, stream).ok());
             }
         });
         Self { address, shared }
@@ -87,13 +87,13 @@ impl ModelServer {
     }
 
     /// Answers the next requests like this, one by one; then with vectors again.
-    pub(crate) fn then(&self, replies: impl IntoIterator<Item = Reply>) {
+    pub(crate) fn reply_next(&self, replies: impl IntoIterator<Item = ScriptedReply>) {
         self.shared.state.lock().unwrap().replies.extend(replies);
     }
 
     /// Answers all requests like this from now on.
-    pub(crate) fn always(&self, reply: Reply) {
-        self.shared.state.lock().unwrap().for_ever = Some(reply);
+    pub(crate) fn reply_always(&self, reply: ScriptedReply) {
+        self.shared.state.lock().unwrap().default_reply = Some(reply);
     }
 
     /// Returns vectors with other dimensions from now on.
@@ -102,12 +102,12 @@ impl ModelServer {
     }
 
     /// Rejects requests with this word in a text from now on.
-    pub(crate) fn refuse(&self, word: Option<&str>) {
-        self.shared.state.lock().unwrap().refused = word.map(str::to_owned);
+    pub(crate) fn reject_texts_with(&self, word: Option<&str>) {
+        self.shared.state.lock().unwrap().rejected_word = word.map(str::to_owned);
     }
 
     /// Holds requests until they are released.
-    pub(crate) fn hold(&self, held: bool) {
+    pub(crate) fn hold_requests(&self, held: bool) {
         self.shared.state.lock().unwrap().held = held;
         self.shared.changed.notify_all();
     }
@@ -116,24 +116,24 @@ impl ModelServer {
     pub(crate) fn wait_for(&self, count: usize) {
         let state = self.shared.state.lock().unwrap();
         let waited = Duration::from_secs(60);
-        let enough = |state: &mut State| state.requests.len() < count;
+        let enough = |state: &mut ModelServerState| state.requests.len() < count;
         let (_state, timeout) = self.shared.changed.wait_timeout_while(state, waited, enough).unwrap();
         assert!(!timeout.timed_out(), "waited in vain for {count} requests");
     }
 
     /// The requests since this was last called.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn take_requests(&self) -> Vec<EmbeddingRequest> {
         std::mem::take(&mut self.shared.state.lock().unwrap().requests)
     }
 
     /// The number of texts of each request since this was last called.
     pub(crate) fn batches(&self) -> Vec<usize> {
-        self.asked().iter().map(|asked| asked.texts().len()).collect()
+        self.take_requests().iter().map(|request| request.texts().len()).collect()
     }
 
     /// The texts of all requests since this was last called.
     pub(crate) fn texts(&self) -> Vec<String> {
-        self.asked().iter().flat_map(Asked::texts).collect()
+        self.take_requests().iter().flat_map(EmbeddingRequest::texts).collect()
     }
 
     /// Settings that use this server.
@@ -164,7 +164,7 @@ pub(crate) fn options(provider: &str, settings: &EmbedderSettings) -> EmbeddingO
     EmbeddingOptions { embedder: (kind.open)(settings).unwrap(), fill: Fill::Behind }
 }
 
-impl Asked {
+impl EmbeddingRequest {
     pub(crate) fn texts(&self) -> Vec<String> {
         let input = self.body["input"].as_array().unwrap();
         input.iter().map(|text| text.as_str().unwrap().to_owned()).collect()
@@ -174,37 +174,37 @@ impl Asked {
 impl Drop for ModelServer {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::SeqCst);
-        self.hold(false);
+        self.hold_requests(false);
         // Wakes the server, so that it stops and closes its port.
         TcpStream::connect(self.address).ok();
     }
 }
 
-fn converse(shared: &Shared, mut stream: TcpStream) -> std::io::Result<()> {
+fn serve_connection(shared: &SharedState, mut stream: TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
-    while let Some(asked) = read_request(&mut reader)? {
+    while let Some(request) = read_request(&mut reader)? {
         let reply = {
             let mut state = shared.state.lock().unwrap();
-            state.requests.push(asked.clone());
+            state.requests.push(request.clone());
             shared.changed.notify_all();
             let mut state = shared.changed.wait_while(state, |state| state.held).unwrap();
             let next = state.replies.pop_front();
-            let is_refused = |word: &String| asked.texts().iter().any(|text| text.contains(word));
-            let refusal = state.refused.as_ref().filter(|word| is_refused(word));
-            next.or_else(|| refusal.map(|word| status(400, &format!("no {word} here"))))
-                .or_else(|| state.for_ever.clone())
-                .unwrap_or(Reply::Vectors)
+            let is_rejected = |word: &String| request.texts().iter().any(|text| text.contains(word));
+            let rejection = state.rejected_word.as_ref().filter(|word| is_rejected(word));
+            next.or_else(|| rejection.map(|word| status(400, &format!("no {word} here"))))
+                .or_else(|| state.default_reply.clone())
+                .unwrap_or(ScriptedReply::Vectors)
         };
         if shared.ended.load(Ordering::SeqCst) {
             return Ok(());
         }
         let dimensions = shared.state.lock().unwrap().dimensions.unwrap_or(DIMENSIONS);
         let (code, headers, body) = match reply {
-            Reply::Closed => return Ok(()),
-            Reply::Status(code, headers, body) => (code, headers, body),
-            Reply::Vectors => (200, Vec::new(), vectors(&asked, dimensions).to_string()),
-            Reply::Changed(change) => {
-                let mut body = vectors(&asked, dimensions);
+            ScriptedReply::CloseConnection => return Ok(()),
+            ScriptedReply::Status(code, headers, body) => (code, headers, body),
+            ScriptedReply::Vectors => (200, Vec::new(), vectors(&request, dimensions).to_string()),
+            ScriptedReply::ModifiedVectors(change) => {
+                let mut body = vectors(&request, dimensions);
                 change(&mut body);
                 (200, Vec::new(), body.to_string())
             }
@@ -217,7 +217,7 @@ fn converse(shared: &Shared, mut stream: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<Asked>> {
+fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<EmbeddingRequest>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -237,18 +237,19 @@ fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<Asked>> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     let body = serde_json::from_slice(&body).unwrap_or_default();
-    Ok(Some(Asked { path, authorization, body }))
+    Ok(Some(EmbeddingRequest { path, authorization, body }))
 }
 
 /// The response in the format of the API that was called.
-fn vectors(asked: &Asked, dimensions: usize) -> Value {
-    let asked_for = asked.body["dimensions"].as_u64().and_then(|size| usize::try_from(size).ok());
-    let model = asked.body["model"].as_str().unwrap_or_default();
-    let made = asked.texts().into_iter().map(|text| vector(model, &text, asked_for.unwrap_or(dimensions)));
-    if asked.path.ends_with("/api/embed") {
-        return json!({"model": model, "embeddings": made.collect::<Vec<_>>()});
+fn vectors(request: &EmbeddingRequest, dimensions: usize) -> Value {
+    let requested = request.body["dimensions"].as_u64().and_then(|size| usize::try_from(size).ok());
+    let model = request.body["model"].as_str().unwrap_or_default();
+    let embeddings =
+        request.texts().into_iter().map(|text| vector(model, &text, requested.unwrap_or(dimensions)));
+    if request.path.ends_with("/api/embed") {
+        return json!({"model": model, "embeddings": embeddings.collect::<Vec<_>>()});
     }
-    let data: Vec<Value> = made
+    let data: Vec<Value> = embeddings
         .enumerate()
         .map(|(index, embedding)| json!({"object": "embedding", "index": index, "embedding": embedding}))
         .collect();
@@ -261,8 +262,8 @@ fn vector(model: &str, text: &str, dimensions: usize) -> Vec<f32> {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     for word in words {
         let hash = blake3::hash(format!("{model} {}", word.to_lowercase()).as_bytes());
-        let place = u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]);
-        vector[usize::from(place) % dimensions] += 3.0;
+        let position = u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]);
+        vector[usize::from(position) % dimensions] += 3.0;
     }
     vector
 }

@@ -200,14 +200,14 @@ pub(crate) fn redirecting_host(to: String) -> String {
 
 /// Every file below a folder that contains these bytes.
 pub(crate) fn files_with(folder: &Path, needle: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
         if path.is_dir() {
-            found.extend(files_with(&path, needle));
+            paths.extend(files_with(&path, needle));
         } else if fs::read(&path).unwrap().windows(needle.len()).any(|window| window == needle.as_bytes()) {
-            found.push(path);
+            paths.push(path);
         }
     }
-    found
+    paths
 }

@@ -1,7 +1,7 @@
 //! Misbehaving workers: the worst that a document could make a parser do.
 
 use crate::Test;
-use crate::common::{Workspace, found, sync};
+use crate::common::{Workspace, hit_names, sync};
 use crate::{MISBEHAVING, settings};
 use ctx_extract::{ExtractLimits, run_job};
 use ctx_knowledge::Extraction;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 pub(crate) const TESTS: &[Test] = tests!(misbehaving:
-    no_document_takes_more_than_its_bounds_and_the_others_are_read,
+    misbehaving_documents_are_bounded_and_the_others_are_read,
 );
 
 const MEMORY_BYTES: usize = 256 << 20;
@@ -70,7 +70,7 @@ fn overflow(depth: u64) -> u64 {
     std::hint::black_box(overflow(std::hint::black_box(depth + 1)) + depth)
 }
 
-async fn no_document_takes_more_than_its_bounds_and_the_others_are_read() {
+async fn misbehaving_documents_are_bounded_and_the_others_are_read() {
     let expected = [
         ("aborts.html", "the process that read it crashed (signal: 6 (SIGABRT)"),
         ("eats-memory.html", "reading it took more than 256 MB of memory"),
@@ -99,8 +99,8 @@ async fn no_document_takes_more_than_its_bounds_and_the_others_are_read() {
         assert!(warning.reason.starts_with(reason), "{warning:?}");
     }
     assert_eq!(report.added, 3, "{report:?}");
-    assert_eq!(found(&knowledge, "lighthouse"), ["zz.html"]);
-    assert_eq!(found(&knowledge, "operation permitted"), ["reads-files.html"]);
+    assert_eq!(hit_names(&knowledge, "lighthouse"), ["zz.html"]);
+    assert_eq!(hit_names(&knowledge, "operation permitted"), ["reads-files.html"]);
     // A document that fails is not read again until it changes.
     let again = sync(&knowledge).await;
     assert_eq!((again.added, again.warning_count as usize), (0, expected.len()));

@@ -1,7 +1,7 @@
 //! Syncs whose documents are extracted by workers.
 
 use crate::Test;
-use crate::common::{Workspace, found, notes, stored, sync, try_sync};
+use crate::common::{Workspace, hit_names, notes, stored_names, sync, try_sync};
 use crate::hostile::hostile_files;
 use crate::{WORKER, extraction, settings};
 use ctx_knowledge::{Extraction, SyncOptions};
@@ -13,7 +13,7 @@ pub(crate) const TESTS: &[Test] = tests!(syncs:
     every_format_is_read_by_a_worker_and_plain_text_is_not,
     a_worker_killed_while_it_reads_costs_its_file_a_warning,
     a_sync_that_is_cancelled_kills_its_worker,
-    a_program_that_is_no_worker_costs_each_file_a_warning,
+    an_invalid_worker_program_costs_each_file_a_warning,
     hostile_files_are_read_cut_short_or_refused,
 );
 
@@ -34,8 +34,8 @@ pub(crate) fn children() -> Vec<(u32, u64)> {
 async fn until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
-        if let Some(found) = find() {
-            return found;
+        if let Some(value) = find() {
+            return value;
         }
         assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -68,9 +68,9 @@ async fn every_format_is_read_by_a_worker_and_plain_text_is_not() {
     workspace.write("f.ipynb", r#"{"cells":[{"cell_type":"markdown","source":["kelp"]}]}"#);
     let report = sync(&knowledge).await;
     assert_eq!((report.added, report.warning_count), (9, 0), "{report:?}");
-    assert_eq!(found(&knowledge, "barnacle"), ["e.html"]);
-    assert_eq!(found(&knowledge, "kelp"), ["f.ipynb"]);
-    assert_eq!(found(&knowledge, "pilots").len(), 2, "docx and odt");
+    assert_eq!(hit_names(&knowledge, "barnacle"), ["e.html"]);
+    assert_eq!(hit_names(&knowledge, "kelp"), ["f.ipynb"]);
+    assert_eq!(hit_names(&knowledge, "pilots").len(), 2, "docx and odt");
     assert_eq!(extraction.figures().unwrap().workers, 1, "one worker reads one document after the other");
 
     // The texts are the same as without workers.
@@ -99,7 +99,7 @@ async fn a_worker_killed_while_it_reads_costs_its_file_a_warning() {
     assert_eq!((report.added, report.warning_count), (2, 1), "{report:?}");
     assert_eq!(report.warnings[0].source_id, "mm.html");
     assert_eq!(report.warnings[0].reason, "the process that read it was killed");
-    assert_eq!(found(&knowledge, "harbour"), ["zz.html"]);
+    assert_eq!(hit_names(&knowledge, "harbour"), ["zz.html"]);
     // The document may not be the cause, so the next sync tries again.
     let report = sync(&knowledge).await;
     assert_eq!((report.added, report.warning_count), (1, 0), "{report:?}");
@@ -124,7 +124,7 @@ async fn a_sync_that_is_cancelled_kills_its_worker() {
     until("it is gone", || children().iter().all(|(id, _)| *id != busy).then_some(())).await;
 }
 
-async fn a_program_that_is_no_worker_costs_each_file_a_warning() {
+async fn an_invalid_worker_program_costs_each_file_a_warning() {
     let mut settings = settings(WORKER);
     settings.program = "/bin/true".into();
     let workspace =
@@ -136,7 +136,7 @@ async fn a_program_that_is_no_worker_costs_each_file_a_warning() {
     for warning in &report.warnings {
         assert!(warning.reason.starts_with("it cannot be read now: "), "{}", warning.reason);
     }
-    assert_eq!(found(&knowledge, "lighthouse"), ["c.md"]);
+    assert_eq!(hit_names(&knowledge, "lighthouse"), ["c.md"]);
 }
 
 async fn hostile_files_are_read_cut_short_or_refused() {
@@ -161,10 +161,10 @@ async fn hostile_files_are_read_cut_short_or_refused() {
         // They crash no worker either.
         assert!(!warning.reason.contains("panicked") && !warning.reason.contains("process"), "{warning:?}");
     }
-    assert_eq!(found(&knowledge, "lighthouse"), ["zz-fine.md"]);
+    assert_eq!(hit_names(&knowledge, "lighthouse"), ["zz-fine.md"]);
     let seen = report.added + report.skipped + report.warning_count;
     assert!(seen as usize > files.len(), "{report:?}");
-    assert!(stored(&knowledge).len() > files.len() / 3, "{report:?}");
+    assert!(stored_names(&knowledge).len() > files.len() / 3, "{report:?}");
     let again = sync(&knowledge).await;
     assert_eq!((again.added, again.updated), (0, 0), "all of it is known");
 }

@@ -10,21 +10,21 @@ use tokio::sync::Notify;
 
 /// Answers each pull with its next step, and repeats the last one for ever.
 #[derive(Default)]
-pub(crate) struct Scripted {
-    parts: Mutex<VecDeque<Part>>,
+pub(crate) struct ScriptedConnector {
+    pulls: Mutex<VecDeque<ScriptedPull>>,
     cursors: Mutex<Vec<Option<Cursor>>>,
-    arrived: Notify,
+    paused: Notify,
     released: Notify,
 }
 
 #[derive(Clone)]
-struct Part {
+struct ScriptedPull {
     changes: Vec<Change>,
     waits: bool,
-    ending: Result<Pulled, String>,
+    result: Result<Pulled, String>,
 }
 
-impl Scripted {
+impl ScriptedConnector {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self::default())
     }
@@ -58,8 +58,8 @@ impl Scripted {
     }
 
     /// Waits until a pull waits.
-    pub(crate) async fn arrived(&self) {
-        self.arrived.notified().await;
+    pub(crate) async fn wait_until_paused(&self) {
+        self.paused.notified().await;
     }
 
     pub(crate) fn release(&self) {
@@ -72,34 +72,34 @@ impl Scripted {
         cursors.iter().map(|cursor| cursor.as_ref().map(|cursor| cursor.0.clone())).collect()
     }
 
-    fn push(&self, changes: impl IntoIterator<Item = Change>, waits: bool, ending: Result<Pulled, String>) {
+    fn push(&self, changes: impl IntoIterator<Item = Change>, waits: bool, result: Result<Pulled, String>) {
         let changes = changes.into_iter().collect();
-        self.parts.lock().unwrap().push_back(Part { changes, waits, ending });
+        self.pulls.lock().unwrap().push_back(ScriptedPull { changes, waits, result });
     }
 }
 
 #[async_trait]
-impl Connector for Scripted {
+impl Connector for ScriptedConnector {
     async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
         self.cursors.lock().unwrap().push(cursor.cloned());
-        let part = {
-            let mut parts = self.parts.lock().unwrap();
-            if parts.len() > 1 { parts.pop_front().unwrap() } else { parts[0].clone() }
+        let pull = {
+            let mut pulls = self.pulls.lock().unwrap();
+            if pulls.len() > 1 { pulls.pop_front().unwrap() } else { pulls[0].clone() }
         };
         // As connectors do that list before they read.
-        let upserts = part.changes.iter().filter_map(|change| match change {
+        let upserts = pull.changes.iter().filter_map(|change| match change {
             Change::Upsert(document) => Some(document.source_id.as_str()),
             _ => None,
         });
         sink.prefetch(&upserts.collect::<Vec<_>>());
-        for change in part.changes {
+        for change in pull.changes {
             sink.send(change).await?;
         }
-        if part.waits {
-            self.arrived.notify_one();
+        if pull.waits {
+            self.paused.notify_one();
             self.released.notified().await;
         }
-        part.ending.map_err(SourceError::Unavailable)
+        pull.result.map_err(SourceError::Unavailable)
     }
 
     async fn check(&self) -> Result<(), SourceError> {
