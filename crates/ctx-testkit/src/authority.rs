@@ -20,13 +20,13 @@ const RSA_KEY: &[u8] = include_bytes!("rsa.pk8");
 pub struct SigningKey {
     id: String,
     algorithm: String,
-    kind: Kind,
+    pair: SigningKeyPair,
 }
 
-enum Kind {
+enum SigningKeyPair {
     Rsa(Box<RsaKeyPair>),
-    Curve { pair: EcdsaKeyPair, name: &'static str },
-    Edwards(Ed25519KeyPair),
+    Ecdsa { pair: EcdsaKeyPair, name: &'static str },
+    Ed25519(Ed25519KeyPair),
 }
 
 impl SigningKey {
@@ -35,33 +35,36 @@ impl SigningKey {
         let random = SystemRandom::new();
         let curve = |algorithm: &'static EcdsaSigningAlgorithm, name| {
             let key = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
-            Kind::Curve { pair: EcdsaKeyPair::from_pkcs8(algorithm, key.as_ref(), &random).unwrap(), name }
+            SigningKeyPair::Ecdsa {
+                pair: EcdsaKeyPair::from_pkcs8(algorithm, key.as_ref(), &random).unwrap(),
+                name,
+            }
         };
-        let kind = match algorithm {
+        let pair = match algorithm {
             "ES256" => curve(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, "P-256"),
             "ES384" => curve(&signature::ECDSA_P384_SHA384_FIXED_SIGNING, "P-384"),
             "EdDSA" => {
                 let key = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
-                Kind::Edwards(Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap())
+                SigningKeyPair::Ed25519(Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap())
             }
-            _ => Kind::Rsa(Box::new(RsaKeyPair::from_pkcs8(RSA_KEY).unwrap())),
+            _ => SigningKeyPair::Rsa(Box::new(RsaKeyPair::from_pkcs8(RSA_KEY).unwrap())),
         };
-        Self { id: id.to_owned(), algorithm: algorithm.to_owned(), kind }
+        Self { id: id.to_owned(), algorithm: algorithm.to_owned(), pair }
     }
 
     /// The public key as a JWK.
     pub fn published(&self) -> Value {
-        let mut key = match &self.kind {
-            Kind::Rsa(pair) => {
+        let mut key = match &self.pair {
+            SigningKeyPair::Rsa(pair) => {
                 let public = RsaPublicKeyComponents::<Vec<u8>>::from(pair.public());
                 json!({ "kty": "RSA", "n": encode(public.n), "e": encode(public.e) })
             }
-            Kind::Curve { pair, name } => {
+            SigningKeyPair::Ecdsa { pair, name } => {
                 // An uncompressed point: a format byte, then both coordinates.
                 let (x, y) = pair.public_key().as_ref()[1..].split_at(pair.public_key().as_ref().len() / 2);
                 json!({ "kty": "EC", "crv": name, "x": encode(x), "y": encode(y) })
             }
-            Kind::Edwards(pair) => {
+            SigningKeyPair::Ed25519(pair) => {
                 json!({ "kty": "OKP", "crv": "Ed25519", "x": encode(pair.public_key().as_ref()) })
             }
         };
@@ -93,14 +96,14 @@ impl SigningKey {
             "PS512" => &signature::RSA_PSS_SHA512,
             _ => &signature::RSA_PKCS1_SHA256,
         };
-        match &self.kind {
-            Kind::Rsa(pair) => {
+        match &self.pair {
+            SigningKeyPair::Rsa(pair) => {
                 let mut signed = vec![0; pair.public().modulus_len()];
                 pair.sign(encoding, &random, message, &mut signed).unwrap();
                 signed
             }
-            Kind::Curve { pair, .. } => pair.sign(&random, message).unwrap().as_ref().to_vec(),
-            Kind::Edwards(pair) => pair.sign(message).as_ref().to_vec(),
+            SigningKeyPair::Ecdsa { pair, .. } => pair.sign(&random, message).unwrap().as_ref().to_vec(),
+            SigningKeyPair::Ed25519(pair) => pair.sign(message).as_ref().to_vec(),
         }
     }
 
@@ -129,25 +132,25 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 /// A running authorization server.
 pub struct AuthorizationServer {
     web: Web,
-    state: Arc<State>,
+    state: Arc<AuthorizationServerState>,
 }
 
-struct State {
+struct AuthorizationServerState {
     keys: Mutex<Vec<u8>>,
     is_held: Mutex<bool>,
-    released: Condvar,
+    changed: Condvar,
 }
 
 impl AuthorizationServer {
     /// Starts a server that publishes these keys.
     pub fn start(keys: &[&SigningKey]) -> Self {
-        let state = Arc::new(State {
-            keys: Mutex::new(answer(keys)),
+        let state = Arc::new(AuthorizationServerState {
+            keys: Mutex::new(jwks_response(keys)),
             is_held: Mutex::new(false),
-            released: Condvar::new(),
+            changed: Condvar::new(),
         });
         let shared = state.clone();
-        let web = Web::serve(move |asked| shared.answer(asked));
+        let web = Web::serve(move |request| shared.respond(request));
         Self { web, state }
     }
 
@@ -163,7 +166,7 @@ impl AuthorizationServer {
 
     /// Publishes these keys from now on, and no others.
     pub fn publish(&self, keys: &[&SigningKey]) {
-        self.answer_with(answer(keys));
+        self.answer_with(jwks_response(keys));
     }
 
     /// Answers requests for the keys with this response from now on.
@@ -174,12 +177,12 @@ impl AuthorizationServer {
     /// Delays the responses to requests for the keys while `is_held` is true.
     pub fn hold(&self, is_held: bool) {
         *self.state.is_held.lock().unwrap() = is_held;
-        self.state.released.notify_all();
+        self.state.changed.notify_all();
     }
 
     /// Number of requests for the keys.
     pub fn times_asked(&self) -> usize {
-        let is_for_keys = |asked: &&Asked| asked.target() == format!("GET {KEYS_PATH}");
+        let is_for_keys = |request: &&Asked| request.target() == format!("GET {KEYS_PATH}");
         self.web.asked().iter().filter(is_for_keys).count()
     }
 }
@@ -190,17 +193,17 @@ impl Drop for AuthorizationServer {
     }
 }
 
-impl State {
-    fn answer(&self, asked: &Asked) -> Vec<u8> {
-        let origin = format!("http://{}", asked.header("host").unwrap_or_default());
-        match asked.target() {
+impl AuthorizationServerState {
+    fn respond(&self, request: &Asked) -> Vec<u8> {
+        let origin = format!("http://{}", request.header("host").unwrap_or_default());
+        match request.target() {
             "GET /.well-known/oauth-authorization-server" => {
                 let metadata = json!({"issuer": origin, "jwks_uri": format!("{origin}{KEYS_PATH}")});
                 reply(200, &metadata.to_string())
             }
             target if target == format!("GET {KEYS_PATH}") => {
                 let is_held = self.is_held.lock().unwrap();
-                drop(self.released.wait_while(is_held, |is_held| *is_held).unwrap());
+                drop(self.changed.wait_while(is_held, |is_held| *is_held).unwrap());
                 self.keys.lock().unwrap().clone()
             }
             _ => reply(404, ""),
@@ -208,7 +211,7 @@ impl State {
     }
 }
 
-fn answer(keys: &[&SigningKey]) -> Vec<u8> {
+fn jwks_response(keys: &[&SigningKey]) -> Vec<u8> {
     let keys: Vec<Value> = keys.iter().map(|key| key.published()).collect();
     reply(200, &json!({ "keys": keys }).to_string())
 }

@@ -55,10 +55,10 @@ pub fn real_functions() -> Vec<Arc<dyn Provider>> {
     let file = BufReader::new(File::open(github_description()).unwrap());
     let description: Value = serde_json::from_reader(file).unwrap();
     let servers = OFFICIAL_SERVERS.iter().map(|(name, package, argument)| {
-        let listed = listed_by(&official_server(package), argument);
+        let tools = list_tools(&official_server(package), argument);
         provider(
             name,
-            listed.iter().map(|tool| function(&tool["name"], &tool["description"], &tool["inputSchema"])),
+            tools.iter().map(|tool| function(&tool["name"], &tool["description"], &tool["inputSchema"])),
         )
     });
     std::iter::once(provider("github", operations(&description))).chain(servers).collect()
@@ -67,30 +67,30 @@ pub fn real_functions() -> Vec<Arc<dyn Provider>> {
 /// The OpenAPI description of GitHub's REST API, installed by `cargo xtask tools`.
 #[track_caller]
 pub fn github_description() -> PathBuf {
-    installed("functions/node_modules/@octokit/openapi/generated/api.github.com.json")
+    tool_path("functions/node_modules/@octokit/openapi/generated/api.github.com.json")
 }
 
 /// The Luau type checker: its first argument is a definitions file, the others are scripts.
 #[track_caller]
 pub fn luau_check() -> Command {
-    Command::new(installed("luau/debug/luau-check"))
+    Command::new(tool_path("luau/debug/luau-check"))
 }
 
 /// The program of an official MCP server, installed by `cargo xtask tools`.
 #[track_caller]
 pub fn official_server(package: &str) -> PathBuf {
-    installed(&format!("mcp-servers/node_modules/@modelcontextprotocol/{package}/dist/index.js"))
+    tool_path(&format!("mcp-servers/node_modules/@modelcontextprotocol/{package}/dist/index.js"))
 }
 
 /// The `node_modules` folder of the official MCP servers, which also contains the official SDK.
 #[track_caller]
 pub fn official_packages() -> PathBuf {
-    installed("mcp-servers/node_modules")
+    tool_path("mcp-servers/node_modules")
 }
 
 #[track_caller]
 #[allow(clippy::disallowed_methods, reason = "where the tools of tests are, the environment may say")]
-fn installed(path: &str) -> PathBuf {
+fn tool_path(path: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
     let path = target.join("tools").join(path);
@@ -99,13 +99,12 @@ fn installed(path: &str) -> PathBuf {
 }
 
 fn function(name: &Value, description: &Value, schema: &Value) -> TestTool {
-    let does_nothing =
-        tool(name.as_str().expect("a name"), |_, _| Box::pin(async { Ok(Value::Null.into()) }));
-    does_nothing.description(description.as_str().unwrap_or_default()).schema(schema.clone())
+    let no_op = tool(name.as_str().expect("a name"), |_, _| Box::pin(async { Ok(Value::Null.into()) }));
+    no_op.description(description.as_str().unwrap_or_default()).schema(schema.clone())
 }
 
 /// The tools that an MCP server on stdin and stdout lists.
-fn listed_by(program: &Path, argument: &str) -> Vec<Value> {
+fn list_tools(program: &Path, argument: &str) -> Vec<Value> {
     let client = json!({
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"},
     });
@@ -120,13 +119,13 @@ fn listed_by(program: &Path, argument: &str) -> Vec<Value> {
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
     ];
     lines.iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
-    let answers = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut answers = answers.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
-    let answer = answers.find(|answer| answer["id"] == 1).expect("a list of tools");
+    let responses = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut responses = responses.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    let response = responses.find(|response| response["id"] == 1).expect("a list of tools");
     drop(stdin);
     server.kill().unwrap();
     server.wait().unwrap();
-    answer["result"]["tools"].as_array().expect("tools").clone()
+    response["result"]["tools"].as_array().expect("tools").clone()
 }
 
 /// The operations of an OpenAPI description, parsed as far as function search needs it.
@@ -147,13 +146,14 @@ fn operations(description: &Value) -> Vec<TestTool> {
 fn parameters(description: &Value, operation: &Value) -> Value {
     let mut properties = Map::new();
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
-        let parameter = resolved(description, parameter);
+        let parameter = resolve_reference(description, parameter);
         let name = parameter["name"].as_str().expect("a name").to_owned();
         properties.insert(name, property(&parameter["schema"], &parameter["description"]));
     }
-    let body = resolved(description, &operation["requestBody"]["content"]["application/json"]["schema"]);
+    let body =
+        resolve_reference(description, &operation["requestBody"]["content"]["application/json"]["schema"]);
     for (name, field) in body["properties"].as_object().into_iter().flatten() {
-        let field = resolved(description, field);
+        let field = resolve_reference(description, field);
         properties.insert(name.clone(), property(field, &field["description"]));
     }
     json!({"type": "object", "properties": properties})
@@ -168,7 +168,7 @@ fn property(schema: &Value, description: &Value) -> Value {
     Value::Object(property)
 }
 
-fn resolved<'a>(description: &'a Value, value: &'a Value) -> &'a Value {
+fn resolve_reference<'a>(description: &'a Value, value: &'a Value) -> &'a Value {
     let reference = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
     reference.map_or(value, |reference| description.pointer(reference).expect("a reference"))
 }

@@ -19,28 +19,28 @@ const REDIRECTS_MAX: usize = 5;
 /// Refresh tokens are rotated: each can be used once. Stopped on drop.
 pub struct GuardedServer {
     web: Web,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<GuardedServerState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct GuardedServerState {
     /// Issued authorization codes, with their PKCE challenges and scopes.
     codes: HashMap<String, (String, String)>,
     /// Valid access tokens, with their scopes.
-    access: HashMap<String, String>,
+    access_tokens: HashMap<String, String>,
     /// The valid refresh token, with its scopes.
-    refresh: Option<(String, String)>,
-    given: usize,
-    renewed: usize,
+    refresh_token: Option<(String, String)>,
+    issued: usize,
+    refreshes: usize,
     logins: usize,
 }
 
 impl GuardedServer {
     /// Starts a server without any login.
     pub fn start() -> Self {
-        let state = Arc::<Mutex<State>>::default();
+        let state = Arc::<Mutex<GuardedServerState>>::default();
         let shared = state.clone();
-        let web = Web::serve(move |asked| shared.lock().unwrap().answer(asked));
+        let web = Web::serve(move |request| shared.lock().unwrap().respond(request));
         Self { web, state }
     }
 
@@ -49,25 +49,25 @@ impl GuardedServer {
         self.web.url("/mcp")
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GuardedServerState> {
         self.state.lock().unwrap()
     }
 
     /// Revokes all access tokens; the refresh token stays valid.
     pub fn end_tokens(&self) {
-        self.state().access.clear();
+        self.state().access_tokens.clear();
     }
 
     /// Revokes all access tokens and the refresh token.
     pub fn end_logins(&self) {
         let mut state = self.state();
-        state.access.clear();
-        state.refresh = None;
+        state.access_tokens.clear();
+        state.refresh_token = None;
     }
 
     /// Number of token refreshes.
     pub fn times_renewed(&self) -> usize {
-        self.state().renewed
+        self.state().refreshes
     }
 
     /// Number of logins.
@@ -81,13 +81,13 @@ impl GuardedServer {
     }
 }
 
-impl State {
-    fn answer(&mut self, asked: &Asked) -> Vec<u8> {
-        let origin = format!("http://{}", asked.header("host").unwrap_or_default());
+impl GuardedServerState {
+    fn respond(&mut self, request: &Asked) -> Vec<u8> {
+        let origin = format!("http://{}", request.header("host").unwrap_or_default());
         let json = |status, body: Value| {
             reply_with(status, &[("Content-Type", "application/json")], &body.to_string())
         };
-        match asked.target().split('?').next().unwrap_or_default() {
+        match request.target().split('?').next().unwrap_or_default() {
             "GET /.well-known/oauth-protected-resource/mcp" => {
                 json(200, json!({ "resource": format!("{origin}/mcp"), "authorization_servers": [origin] }))
             }
@@ -109,93 +109,96 @@ impl State {
             ),
             "GET /authorize" => {
                 self.logins += 1;
-                let field = |name: &str| asked.parameter(name).unwrap_or_default().to_owned();
+                let field = |name: &str| request.parameter(name).unwrap_or_default().to_owned();
                 let code = format!("code-{}-{GUARDED_SECRET}", self.logins);
-                self.codes.insert(code.clone(), (field("code_challenge"), decoded(&field("scope"))));
-                let back = decoded(&field("redirect_uri"));
+                self.codes.insert(code.clone(), (field("code_challenge"), percent_decode(&field("scope"))));
+                let back = percent_decode(&field("redirect_uri"));
                 let to = format!("{back}?code={code}&state={}&iss={origin}", field("state"));
                 reply_with(302, &[("Location", &to)], "")
             }
-            "POST /token" => match self.give(asked) {
-                Some(given) => json(200, given),
+            "POST /token" => match self.issue_tokens(request) {
+                Some(tokens) => json(200, tokens),
                 None => json(400, json!({ "error": "invalid_grant" })),
             },
-            "POST /mcp" => self.serve(asked, &origin),
+            "POST /mcp" => self.call_mcp(request, &origin),
             _ => reply(404, ""),
         }
     }
 
     /// Issues tokens for an authorization code or a refresh token; `None` if the grant is invalid.
-    fn give(&mut self, asked: &Asked) -> Option<Value> {
-        let body = String::from_utf8(asked.body.clone()).unwrap();
+    fn issue_tokens(&mut self, request: &Asked) -> Option<Value> {
+        let body = String::from_utf8(request.body.clone()).unwrap();
         let field = |name: &str| {
             let mut pairs = body.split('&').filter_map(|pair| pair.split_once('='));
-            pairs.find(|(key, _)| *key == name).map(|(_, value)| decoded(value))
+            pairs.find(|(key, _)| *key == name).map(|(_, value)| percent_decode(value))
         };
         let user = STANDARD.encode(format!("registered:client-{GUARDED_SECRET}"));
-        if asked.header("authorization") != Some(&format!("Basic {user}")) {
+        if request.header("authorization") != Some(&format!("Basic {user}")) {
             return None;
         }
         let scopes = match field("grant_type")?.as_str() {
             "authorization_code" => {
-                let (proof, scopes) = self.codes.remove(&field("code")?)?;
-                let shown = URL_SAFE_NO_PAD.encode(digest(&SHA256, field("code_verifier")?.as_bytes()));
-                (shown == proof).then_some(scopes)?
+                let (challenge, scopes) = self.codes.remove(&field("code")?)?;
+                let presented_challenge =
+                    URL_SAFE_NO_PAD.encode(digest(&SHA256, field("code_verifier")?.as_bytes()));
+                (presented_challenge == challenge).then_some(scopes)?
             }
             _ => {
                 let (_, scopes) =
-                    self.refresh.take_if(|(token, _)| field("refresh_token") == Some(token.clone()))?;
-                self.renewed += 1;
+                    self.refresh_token.take_if(|(token, _)| field("refresh_token") == Some(token.clone()))?;
+                self.refreshes += 1;
                 scopes
             }
         };
-        self.given += 1;
-        let access = format!("access-{}-{GUARDED_SECRET}", self.given);
-        let refresh = format!("refresh-{}-{GUARDED_SECRET}", self.given);
-        self.access.insert(access.clone(), scopes.clone());
-        self.refresh = Some((refresh.clone(), scopes));
+        self.issued += 1;
+        let access_token = format!("access-{}-{GUARDED_SECRET}", self.issued);
+        let refresh_token = format!("refresh-{}-{GUARDED_SECRET}", self.issued);
+        self.access_tokens.insert(access_token.clone(), scopes.clone());
+        self.refresh_token = Some((refresh_token.clone(), scopes));
         Some(json!({
-            "access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh,
+            "access_token": access_token, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh_token,
         }))
     }
 
-    fn serve(&self, asked: &Asked, origin: &str) -> Vec<u8> {
-        let about = format!("resource_metadata=\"{origin}/.well-known/oauth-protected-resource/mcp\"");
-        let token = asked.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-        let Some(scopes) = token.and_then(|token| self.access.get(token)) else {
-            let header = format!("Bearer scope=\"read\", {about}");
+    fn call_mcp(&self, request: &Asked, origin: &str) -> Vec<u8> {
+        let resource_metadata =
+            format!("resource_metadata=\"{origin}/.well-known/oauth-protected-resource/mcp\"");
+        let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+        let Some(scopes) = token.and_then(|token| self.access_tokens.get(token)) else {
+            let header = format!("Bearer scope=\"read\", {resource_metadata}");
             return reply_with(401, &[("WWW-Authenticate", &header)], "");
         };
-        let message = asked.json();
-        let answer = |field: &str, value: Value| {
+        let message = request.json();
+        let respond = |field: &str, value: Value| {
             let body = json!({ "jsonrpc": "2.0", "id": message["id"], field: value });
             reply_with(200, &[("Content-Type", "application/json")], &body.to_string())
         };
         let schema = json!({ "type": "object" });
         match (message["method"].as_str().unwrap(), message["params"]["name"].as_str()) {
-            ("initialize", _) => answer(
+            ("initialize", _) => respond(
                 "result",
                 json!({
                     "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
                     "serverInfo": { "name": "guarded", "version": "1" },
                 }),
             ),
-            ("tools/list", _) => answer(
+            ("tools/list", _) => respond(
                 "result",
                 json!({ "tools": [
                     { "name": "read", "inputSchema": schema }, { "name": "write", "inputSchema": schema },
                 ] }),
             ),
             ("tools/call", Some("write")) if !scopes.split(' ').any(|scope| scope == "write") => {
-                let header = format!("Bearer error=\"insufficient_scope\", scope=\"write\", {about}");
+                let header =
+                    format!("Bearer error=\"insufficient_scope\", scope=\"write\", {resource_metadata}");
                 reply_with(403, &[("WWW-Authenticate", &header)], "")
             }
             ("tools/call", Some(name)) => {
                 // Returns the token, as some servers do, so that tests can check that it is masked.
                 let text = format!("{name} with {}", token.unwrap_or_default());
-                answer("result", json!({ "content": [{ "type": "text", "text": text }] }))
+                respond("result", json!({ "content": [{ "type": "text", "text": text }] }))
             }
-            ("server/discover", _) => answer("error", json!({ "code": -32601, "message": "what?" })),
+            ("server/discover", _) => respond("error", json!({ "code": -32601, "message": "what?" })),
             _ => reply(202, ""),
         }
     }
@@ -210,18 +213,18 @@ pub fn browse(url: &str) -> String {
         let mut stream = TcpStream::connect(host).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
-        let next = page.lines().find_map(|line| line.strip_prefix("Location: "));
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let next = response.lines().find_map(|line| line.strip_prefix("Location: "));
         match next {
             Some(next) => url = next.to_owned(),
-            None => return page,
+            None => return response,
         }
     }
     panic!("sent from one address to the next: {url}")
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -20,11 +20,11 @@ pub struct Hostile {
     pub source: String,
     /// Whether it can run in the test's own process without crashing it.
     pub in_process: bool,
-    expect: Expect,
+    expect: ExpectedResult,
 }
 
 #[derive(Clone, Debug)]
-enum Expect {
+enum ExpectedResult {
     Any,
     Failures(Vec<String>),
     Value(Value),
@@ -33,15 +33,15 @@ enum Expect {
 impl Hostile {
     /// Whether it is expected to run into the time limit.
     pub fn is_endless(&self) -> bool {
-        matches!(&self.expect, Expect::Failures(kinds) if kinds.iter().any(|kind| kind == TIME))
+        matches!(&self.expect, ExpectedResult::Failures(kinds) if kinds.iter().any(|kind| kind == TIME))
     }
 
     /// Whether this result, a value or a kind of failure, is the expected one.
-    pub fn is_met_by(&self, ended: Result<&Value, &str>) -> bool {
-        match (&self.expect, ended) {
-            (Expect::Any, _) => true,
-            (Expect::Failures(kinds), Err(kind)) => kinds.iter().any(|expected| expected == kind),
-            (Expect::Value(expected), Ok(value)) => expected == value,
+    pub fn is_met_by(&self, result: Result<&Value, &str>) -> bool {
+        match (&self.expect, result) {
+            (ExpectedResult::Any, _) => true,
+            (ExpectedResult::Failures(kinds), Err(kind)) => kinds.iter().any(|expected| expected == kind),
+            (ExpectedResult::Value(expected), Ok(value)) => expected == value,
             _ => false,
         }
     }
@@ -53,12 +53,12 @@ pub fn hostile_scripts() -> Vec<Hostile> {
     let entries = fs::read_dir(folder).expect("the folder of hostile scripts");
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    let scripts: Vec<Hostile> = paths.iter().map(|path| parse(path)).collect();
+    let scripts: Vec<Hostile> = paths.iter().map(|path| parse_script(path)).collect();
     assert!(scripts.len() > 150, "{} hostile scripts are too few to be all", scripts.len());
     scripts
 }
 
-fn parse(path: &Path) -> Hostile {
+fn parse_script(path: &Path) -> Hostile {
     let name = path.file_stem().unwrap().to_string_lossy().into_owned();
     let text = fs::read_to_string(path).unwrap();
     let header = text.lines().map_while(|line| line.strip_prefix("--! "));
@@ -82,10 +82,10 @@ fn parse(path: &Path) -> Hostile {
     Hostile { name, source, in_process, expect }
 }
 
-fn parse_expect(text: &str) -> Expect {
+fn parse_expect(text: &str) -> ExpectedResult {
     match text.strip_prefix("value ") {
-        Some(json) => Expect::Value(serde_json::from_str(json).expect("a JSON value")),
-        None if text == "any" => Expect::Any,
-        None => Expect::Failures(text.split('|').map(str::to_owned).collect()),
+        Some(json) => ExpectedResult::Value(serde_json::from_str(json).expect("a JSON value")),
+        None if text == "any" => ExpectedResult::Any,
+        None => ExpectedResult::Failures(text.split('|').map(str::to_owned).collect()),
     }
 }

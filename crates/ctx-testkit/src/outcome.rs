@@ -62,6 +62,6 @@ impl Outcome {
     /// The `source_id` of every search result, best first.
     #[track_caller]
     pub fn found(&self) -> Vec<String> {
-        crate::reply::found(&self.json())
+        crate::reply::result_ids(&self.json())
     }
 }

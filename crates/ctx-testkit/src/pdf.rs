@@ -35,17 +35,17 @@ pub fn pdf(seed: usize, picture_bytes: usize) -> Vec<u8> {
         ));
     }
     let mut bytes = b"%PDF-1.5\n".to_vec();
-    let mut places = String::new();
+    let mut xref_entries = String::new();
     for (index, object) in objects.iter().enumerate() {
-        let _ = writeln!(places, "{:010} 00000 n ", bytes.len());
+        let _ = writeln!(xref_entries, "{:010} 00000 n ", bytes.len());
         bytes.extend(format!("{} 0 obj\n", index + 1).into_bytes());
         bytes.extend(object);
         bytes.extend(b"\nendobj\n");
     }
-    let (at, count) = (bytes.len(), objects.len() + 1);
+    let (xref_offset, count) = (bytes.len(), objects.len() + 1);
     bytes.extend(
         format!(
-            "xref\n0 {count}\n0000000000 65535 f \n{places}trailer\n<< /Size {count} /Root 1 0 R >>\nstartxref\n{at}\n%%EOF\n"
+            "xref\n0 {count}\n0000000000 65535 f \n{xref_entries}trailer\n<< /Size {count} /Root 1 0 R >>\nstartxref\n{xref_offset}\n%%EOF\n"
         )
         .into_bytes(),
     );

@@ -53,12 +53,12 @@ pub(crate) fn run(mut command: Command, root: &Path) -> Outcome {
 /// Waits for the end of a process and returns its exit code; `None` if a signal ended it.
 #[track_caller]
 pub(crate) fn wait(child: &mut Child) -> Option<i32> {
-    let mut ended = None;
+    let mut status = None;
     wait_until("the process has ended", || {
-        ended = child.try_wait().unwrap();
-        ended.is_some()
+        status = child.try_wait().unwrap();
+        status.is_some()
     });
-    ended.and_then(|status| status.code())
+    status.and_then(|status| status.code())
 }
 
 fn read_all(mut pipe: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {

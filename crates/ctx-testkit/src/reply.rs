@@ -48,13 +48,13 @@ impl Reply {
     /// The `source_id` of every search result, best first.
     #[track_caller]
     pub fn found(&self) -> Vec<String> {
-        found(&self.body)
+        result_ids(&self.body)
     }
 }
 
 #[track_caller]
-pub(crate) fn found(answer: &Value) -> Vec<String> {
-    let results = answer["results"].as_array().unwrap_or_else(|| panic!("no results: {answer}"));
+pub(crate) fn result_ids(response: &Value) -> Vec<String> {
+    let results = response["results"].as_array().unwrap_or_else(|| panic!("no results: {response}"));
     results.iter().map(|hit| hit["source_id"].as_str().unwrap().to_owned()).collect()
 }
 

@@ -16,9 +16,9 @@ pub struct TestServer {
     child: Child,
     address: SocketAddr,
     /// The lines of its stderr as they come. Behind a lock, so that several threads can use the server.
-    talk: Mutex<Receiver<String>>,
+    stderr_lines: Mutex<Receiver<String>>,
     /// The lines of its stderr that were read so far.
-    said: String,
+    stderr: String,
     root: PathBuf,
 }
 
@@ -28,13 +28,13 @@ impl TestServer {
     pub(crate) fn spawn(mut command: Command, root: &Path) -> Self {
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let talk = Mutex::new(lines(child.stderr.take().unwrap()));
+        let stderr_lines = Mutex::new(lines(child.stderr.take().unwrap()));
         let address = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut server = Self { child, address, talk, said: String::new(), root: root.to_owned() };
+        let mut server = Self { child, address, stderr_lines, stderr: String::new(), root: root.to_owned() };
         server.address = loop {
-            let line = server.talk.get_mut().unwrap().recv_timeout(DEADLINE);
-            let line = line.unwrap_or_else(|_| panic!("the server did not start:\n{}", server.said));
-            server.said.push_str(&format!("{line}\n"));
+            let line = server.stderr_lines.get_mut().unwrap().recv_timeout(DEADLINE);
+            let line = line.unwrap_or_else(|_| panic!("the server did not start:\n{}", server.stderr));
+            server.stderr.push_str(&format!("{line}\n"));
             if let Some(address) = line.strip_prefix("serving http://") {
                 break address.parse().expect("an address and port");
             }
@@ -97,9 +97,9 @@ impl TestServer {
     #[track_caller]
     pub fn wait_for(&mut self, part: &str) {
         loop {
-            let line = self.talk.get_mut().unwrap().recv_timeout(DEADLINE);
-            let line = line.unwrap_or_else(|_| panic!("`{part}` was not said:\n{}", self.said));
-            self.said.push_str(&format!("{line}\n"));
+            let line = self.stderr_lines.get_mut().unwrap().recv_timeout(DEADLINE);
+            let line = line.unwrap_or_else(|_| panic!("`{part}` was not said:\n{}", self.stderr));
+            self.stderr.push_str(&format!("{line}\n"));
             if line.contains(part) {
                 return;
             }
@@ -119,9 +119,9 @@ impl TestServer {
         let code = process::wait(&mut self.child);
         let mut stdout = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        let mut said = std::mem::take(&mut self.said);
-        said.extend(self.talk.get_mut().unwrap().iter().map(|line| format!("{line}\n")));
-        Outcome::new(code, stdout, said, &self.root)
+        let mut stderr = std::mem::take(&mut self.stderr);
+        stderr.extend(self.stderr_lines.get_mut().unwrap().iter().map(|line| format!("{line}\n")));
+        Outcome::new(code, stdout, stderr, &self.root)
     }
 }
 

@@ -35,7 +35,7 @@ impl Outcome {
     #[doc(hidden)]
     pub fn snapshot_settings(&self) -> insta::Settings {
         let mut settings = insta::Settings::clone_current();
-        settings.add_filter(&escaped(&self.root.display().to_string()), "[ROOT]");
+        settings.add_filter(&escape_regex(&self.root.display().to_string()), "[ROOT]");
         for (pattern, replacement) in FILTERS {
             settings.add_filter(pattern, *replacement);
         }
@@ -44,7 +44,7 @@ impl Outcome {
 }
 
 /// A regular expression that matches only this text.
-fn escaped(text: &str) -> String {
+fn escape_regex(text: &str) -> String {
     let escape = |c: char| if c.is_ascii_punctuation() { format!("\\{c}") } else { c.to_string() };
     text.chars().map(escape).collect()
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub type Arguments = Map<String, Value>;
 /// The future of a running tool.
 pub type Running<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
-type Body = Box<dyn for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync>;
+type ToolClosure = Box<dyn for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync>;
 
 /// A tool that runs a closure.
 pub struct TestTool {
@@ -21,7 +21,7 @@ pub struct TestTool {
     rate_limit: Option<RateLimit>,
     timeout: Option<Duration>,
     stop_grace: Duration,
-    body: Body,
+    body: ToolClosure,
 }
 
 /// A tool of this name that runs this closure.

@@ -10,13 +10,13 @@ use std::process::Command;
 const NOBODY: u32 = 65_534;
 
 /// An unprivileged user, and the binary at a path that this user can reach.
-pub(crate) struct Unprivileged {
+pub(crate) struct UnprivilegedUser {
     binary: PathBuf,
 }
 
-impl Unprivileged {
+impl UnprivilegedUser {
     /// The user `nobody` if the tests run as root, which the owner of this new folder shows; else `None`.
-    pub(crate) fn in_place_of_root(folder: &Path, binary: &Path) -> Option<Self> {
+    pub(crate) fn instead_of_root(folder: &Path, binary: &Path) -> Option<Self> {
         if fs::metadata(folder).unwrap().uid() != 0 {
             return None;
         }
@@ -35,15 +35,15 @@ impl Unprivileged {
     }
 
     /// Runs the command as this user, and gives the user everything below `owned`.
-    pub(crate) fn take_over(&self, command: &mut Command, owned: &[&Path]) {
+    pub(crate) fn run_as_user(&self, command: &mut Command, owned: &[&Path]) {
         for path in owned {
-            give(path);
+            change_owner(path);
         }
         command.uid(NOBODY).gid(NOBODY);
     }
 }
 
-fn give(path: &Path) {
+fn change_owner(path: &Path) {
     let metadata = fs::symlink_metadata(path).unwrap();
     // Only if necessary: a change of owner changes the file's ctime, which a sync would notice.
     if metadata.uid() != NOBODY {
@@ -51,7 +51,7 @@ fn give(path: &Path) {
     }
     if metadata.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
-            give(&entry.unwrap().path());
+            change_owner(&entry.unwrap().path());
         }
     }
 }

@@ -47,17 +47,17 @@ impl Asked {
 /// A server on a free loopback port; stopped on drop.
 pub struct Web {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    ended: Arc<AtomicBool>,
+    requests: Arc<Mutex<Vec<Asked>>>,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Web {
     /// Answers every request with the bytes that the closure returns: status line, headers, a blank line, body. One
     /// request per connection.
     pub fn serve(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Self::stream(move |asked, stream| {
+        Self::stream(move |request, stream| {
             // A client may close the connection before it has read everything.
-            stream.write_all(&answer(asked)).ok();
+            stream.write_all(&answer(request)).ok();
         })
     }
 
@@ -65,23 +65,23 @@ impl Web {
     pub fn stream(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (asked, ended) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicBool>::default());
-        let (seen, over, answer) = (asked.clone(), ended.clone(), Arc::new(answer));
+        let (requests, is_stopped) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicBool>::default());
+        let (recorded, stopped, answer) = (requests.clone(), is_stopped.clone(), Arc::new(answer));
         thread::spawn(move || {
             for stream in listener.incoming() {
-                if over.load(Ordering::SeqCst) {
+                if stopped.load(Ordering::SeqCst) {
                     return;
                 }
-                let (seen, answer, mut stream) = (seen.clone(), answer.clone(), stream.unwrap());
+                let (recorded, answer, mut stream) = (recorded.clone(), answer.clone(), stream.unwrap());
                 thread::spawn(move || {
                     // An incomplete request is not recorded.
-                    let Some(request) = read(&mut stream) else { return };
-                    seen.lock().unwrap().push(request.clone());
+                    let Some(request) = read_request(&mut stream) else { return };
+                    recorded.lock().unwrap().push(request.clone());
                     answer(&request, &mut stream);
                 });
             }
         });
-        Self { address, asked, ended }
+        Self { address, requests, is_stopped }
     }
 
     /// The URL of this path.
@@ -91,39 +91,39 @@ impl Web {
 
     /// The requests so far.
     pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+        self.requests.lock().unwrap().clone()
     }
 }
 
 impl Drop for Web {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::SeqCst);
+        self.is_stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread, which then ends and closes the port.
         TcpStream::connect(self.address).ok();
     }
 }
 
-fn read(stream: &mut TcpStream) -> Option<Asked> {
+fn read_request(stream: &mut TcpStream) -> Option<Asked> {
     let (mut bytes, mut part) = (Vec::new(), [0; 16 << 10]);
-    let mut more = |bytes: &mut Vec<u8>| {
+    let mut read_more = |bytes: &mut Vec<u8>| {
         let read = stream.read(&mut part).ok().filter(|read| *read > 0)?;
         bytes.extend_from_slice(&part[..read]);
         Some(())
     };
     let end = loop {
-        more(&mut bytes)?;
+        read_more(&mut bytes)?;
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break end;
         }
     };
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let (line, head) = head.split_once("\r\n").unwrap_or((&head, ""));
-    let mut asked = Asked { line: line.to_owned(), head: head.to_owned(), body: bytes[end + 4..].to_vec() };
-    let length = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
-    while asked.body.len() < length {
-        more(&mut asked.body)?;
+    let mut request = Asked { line: line.to_owned(), head: head.to_owned(), body: bytes[end + 4..].to_vec() };
+    let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+    while request.body.len() < length {
+        read_more(&mut request.body)?;
     }
-    Some(asked)
+    Some(request)
 }
 
 /// A response with this status and body.

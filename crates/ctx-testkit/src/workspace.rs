@@ -1,6 +1,6 @@
 //! Runs `ctx` in a temporary folder with an isolated environment.
 
-use crate::user::Unprivileged;
+use crate::user::UnprivilegedUser;
 use crate::{Outcome, TestServer, process};
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -27,7 +27,7 @@ pub struct TestWorkspace {
     binary: PathBuf,
     variables: Vec<(String, String)>,
     trusts_config: bool,
-    unprivileged: Option<Unprivileged>,
+    unprivileged: Option<UnprivilegedUser>,
     /// Paths with changed permissions, restored on drop so that they can be deleted.
     restricted: RefCell<Vec<PathBuf>>,
     folder: TempDir,
@@ -116,7 +116,7 @@ impl TestWorkspace {
     /// Runs every command as an unprivileged user, so that file permissions apply even if root runs the tests.
     #[must_use]
     pub fn unprivileged(mut self) -> Self {
-        self.unprivileged = Unprivileged::in_place_of_root(self.folder.path(), &self.binary);
+        self.unprivileged = UnprivilegedUser::instead_of_root(self.folder.path(), &self.binary);
         self
     }
 
@@ -189,14 +189,14 @@ impl TestWorkspace {
     /// Runs a shell script in which `ctx` is the binary.
     #[track_caller]
     pub fn shell(&self, script: &str) -> Outcome {
-        let mut command = self.isolated("/bin/sh");
+        let mut command = self.isolated_command("/bin/sh");
         command.args(["-c", script]);
         process::run(command, &self.root)
     }
 
     /// The command `ctx` with these arguments, for tests that run it themselves.
     pub fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
-        let mut command = self.isolated(self.binary());
+        let mut command = self.isolated_command(self.binary());
         command.args(arguments);
         command
     }
@@ -220,11 +220,11 @@ impl TestWorkspace {
     }
 
     fn binary(&self) -> &Path {
-        self.unprivileged.as_ref().map_or(&self.binary, Unprivileged::binary)
+        self.unprivileged.as_ref().map_or(&self.binary, UnprivilegedUser::binary)
     }
 
     /// A command with an isolated environment: no variable of the test process is inherited.
-    fn isolated(&self, program: impl AsRef<OsStr>) -> Command {
+    fn isolated_command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let folder = self.binary().parent().unwrap().display();
         command
@@ -238,7 +238,7 @@ impl TestWorkspace {
             .envs(self.trusts_config.then_some(("CTX_TRUST", "1")))
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(unprivileged) = &self.unprivileged {
-            unprivileged.take_over(&mut command, &[&self.root, &self.home]);
+            unprivileged.run_as_user(&mut command, &[&self.root, &self.home]);
         }
         command
     }
