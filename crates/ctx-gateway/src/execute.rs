@@ -1,8 +1,8 @@
 //! The tool `execute`: checks and runs the script that a client sends.
 
-use crate::answer::answer;
 use crate::check::check;
 use crate::kept::KeptResults;
+use crate::output::to_output;
 use async_trait::async_trait;
 use ctx_core::{Call, Catalog, LogLine, Output, Tool, ToolError, ToolSpec};
 use ctx_luau::{GRACE, RunErrorKind, Scripts};
@@ -27,12 +27,12 @@ fn description(has_knowledge: bool) -> String {
 /// The tool `execute`.
 pub(crate) struct Execute {
     scripts: Scripts,
-    kept: KeptResults,
+    results: KeptResults,
     spec: Arc<ToolSpec>,
 }
 
 impl Execute {
-    pub(crate) fn new(scripts: Scripts, kept: KeptResults, has_knowledge: bool) -> Self {
+    pub(crate) fn new(scripts: Scripts, results: KeptResults, has_knowledge: bool) -> Self {
         let input_schema = json!({
             "type": "object",
             "properties": {"script": {"type": "string", "description": "The script's text."}},
@@ -44,7 +44,7 @@ impl Execute {
             title: Some("Run a script".to_owned()),
             ..ToolSpec::new("execute", description(has_knowledge), input_schema)
         };
-        Self { scripts, kept, spec: Arc::new(spec) }
+        Self { scripts, results, spec: Arc::new(spec) }
     }
 }
 
@@ -58,15 +58,15 @@ impl Tool for Execute {
         let script = arguments.get("script").and_then(Value::as_str).unwrap_or_default();
         // Includes the functions of upstreams that answered after the call's catalog was made; waits for
         // none.
-        let known = call.catalog().settled(|_| false, Duration::ZERO).await;
-        check_off_runtime(script, &known).await?;
+        let catalog = call.catalog().settled(|_| false, Duration::ZERO).await;
+        check_off_runtime(script, &catalog).await?;
         let completed = self.scripts.execute(script, call).await.map_err(|error| match error.kind {
             // The script never ran: the argument is invalid.
             RunErrorKind::Source => ToolError::bad_request(error.message),
             _ => error.into_tool_error(call),
         })?;
-        let output = answer(completed.value, completed.logs.into_iter().map(LogLine::from).collect())?;
-        self.kept.shorten(output, call)
+        let output = to_output(completed.value, completed.logs.into_iter().map(LogLine::from).collect())?;
+        self.results.shorten(output, call)
     }
 
     fn timeout(&self) -> Option<Duration> {

@@ -5,15 +5,15 @@
 //! only the script's own result and log come back. Documentation of the functions is fetched as needed,
 //! however many there are.
 
-mod answer;
 mod check;
 mod discover;
 mod execute;
 mod kept;
+mod output;
 
 use ctx_core::{BuiltinProvider, Identifier, Provider, Resources, Tool};
 use ctx_luau::Scripts;
-use discover::{Directories, FunctionDocs, GetFunctionDocs, ListFunctions, SearchDocs};
+use discover::{Directories, FunctionResources, GetFunctionDocs, ListFunctions, SearchDocs};
 use execute::Execute;
 use kept::{KeptFiles, KeptResults};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct Gateway {
     execute: Arc<Execute>,
     directories: Arc<Directories>,
-    kept: KeptResults,
+    results: KeptResults,
     files: KeptFiles,
 }
 
@@ -30,15 +30,15 @@ impl Gateway {
     /// Creates the provider; `execute` runs its scripts with `scripts`. `has_knowledge` says whether there
     /// are documents to search.
     pub fn new(scripts: Scripts, has_knowledge: bool) -> Self {
-        let kept = KeptResults::default();
-        let execute = Arc::new(Execute::new(scripts, kept.clone(), has_knowledge));
-        Self { execute, directories: Arc::default(), kept, files: KeptFiles::default() }
+        let results = KeptResults::default();
+        let execute = Arc::new(Execute::new(scripts, results.clone(), has_knowledge));
+        Self { execute, directories: Arc::default(), results, files: KeptFiles::default() }
     }
 
     /// Further providers for the same catalog, visible to scripts only: kept results, which were too large
     /// for an answer, and kept files. Both are kept for as long as the gateway exists, at most.
     pub fn kept(&self) -> [Arc<dyn Provider>; 2] {
-        [Arc::new(self.kept.clone()), Arc::new(self.files.clone())]
+        [Arc::new(self.results.clone()), Arc::new(self.files.clone())]
     }
 }
 
@@ -57,7 +57,7 @@ impl Provider for Gateway {
     }
 
     fn resources(&self) -> Option<Arc<dyn Resources>> {
-        Some(Arc::new(FunctionDocs::new(self.directories.clone())))
+        Some(Arc::new(FunctionResources::new(self.directories.clone())))
     }
 
     fn builtin(&self) -> bool {

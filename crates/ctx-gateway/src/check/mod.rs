@@ -4,15 +4,15 @@
 //! All problems are reported at once, before anything is called. Code that cannot be analysed is accepted:
 //! the catalog validates the arguments of every call anyway.
 
-mod calls;
-mod habits;
+mod foreign_idioms;
+mod references;
 
-use crate::discover::{cut, hint};
-use calls::{Seen, Written, look};
+use crate::discover::{hint, truncate};
 use ctx_core::{BuiltinProvider, Catalog, Entry, Identifier, ToolError, nearest};
 use ctx_luau::{DefinedNames, TokenTree, describe_undefined, execute_globals};
 use ctx_types::{Function, Misfit, Problem};
-use habits::{Habit, habits};
+use foreign_idioms::{ForeignIdiom, find_foreign_idioms};
+use references::{ScriptReferences, SourceCall, collect_references};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -38,18 +38,18 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
         return Ok(());
     }
     // Syntax errors are left to the engine, too.
-    let Some(words) = TokenTree::of(script) else { return Ok(()) };
-    let (seen, defined) = (look(&words), DefinedNames::of(script, &words));
+    let Some(tree) = TokenTree::of(script) else { return Ok(()) };
+    let (references, defined) = (collect_references(&tree), DefinedNames::of(script, &tree));
     let mut problems = Vec::new();
-    let mut lookup = FunctionLookup { catalog, own_names: None, functions: HashMap::new() };
-    for call in seen.calls.iter().take(CALLS_MAX) {
+    let mut lookup = FunctionLookup { catalog, by_original_name: None, functions: HashMap::new() };
+    for call in references.calls.iter().take(CALLS_MAX) {
         let root = if call.is_sdk { "sdk" } else { &call.provider };
-        let is_own =
-            defined.line_of(root).is_some() || (call.is_paged && defined.line_of("paginate").is_some());
-        if is_own || problems.len() >= PROBLEMS_MAX {
+        let is_defined_by_script =
+            defined.line_of(root).is_some() || (call.is_paginated && defined.line_of("paginate").is_some());
+        if is_defined_by_script || problems.len() >= PROBLEMS_MAX {
             continue;
         }
-        for (problem, signature) in problems_of(call, &mut lookup, &seen.looked_at) {
+        for (problem, signature) in call_problems(call, &mut lookup, &references.uncalled) {
             let (line, column) = position(script, call.at);
             problems.push(format!("{line}:{column}: {problem}"));
             if let Some(signature) = signature {
@@ -57,19 +57,22 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
             }
         }
     }
-    let habits = habits(script, &words);
-    for (habit, at) in habits.iter().take(PROBLEMS_MAX) {
+    let idioms = find_foreign_idioms(script, &tree);
+    for (idiom, at) in idioms.iter().take(PROBLEMS_MAX) {
         let (line, column) = position(script, *at);
-        problems.push(format!("{line}:{column}: {}", habit.advice()));
+        problems.push(format!("{line}:{column}: {}", idiom.hint()));
     }
     // The syntax of functions and loops of JavaScript is not analysed, so the names that they bind would look
     // undefined.
-    if !habits.iter().any(|(habit, _)| matches!(habit, Habit::Arrow | Habit::Braces)) {
-        let undefined = undefined(script, &words, &seen, &defined, catalog);
-        // A `{ name: value }` may be found as a habit and as an undefined name; it is reported once.
-        let untold: Vec<String> =
+    if !idioms
+        .iter()
+        .any(|(idiom, _)| matches!(idiom, ForeignIdiom::ArrowFunction | ForeignIdiom::BraceBlock))
+    {
+        let undefined = undefined_names(script, &tree, &references, &defined, catalog);
+        // A `{ name: value }` may be found as an idiom and as an undefined name; it is reported once.
+        let new_problems: Vec<String> =
             undefined.into_iter().filter(|problem| !problems.contains(problem)).collect();
-        problems.extend(untold);
+        problems.extend(new_problems);
     }
     if problems.is_empty() {
         return Ok(());
@@ -80,10 +83,10 @@ pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
 }
 
 /// Messages about names that nothing defines.
-fn undefined(
+fn undefined_names(
     script: &str,
-    words: &TokenTree<'_>,
-    seen: &Seen,
+    tree: &TokenTree<'_>,
+    references: &ScriptReferences,
     defined: &DefinedNames,
     catalog: &Catalog,
 ) -> Vec<String> {
@@ -96,23 +99,24 @@ fn undefined(
             || name == "self"
             || execute_globals().any(|known| known == name)
     };
-    let mut unknown: Vec<(&String, &usize)> = seen.read.iter().filter(|(name, _)| !is_known(name)).collect();
+    let mut unknown: Vec<(&String, &usize)> =
+        references.names_read.iter().filter(|(name, _)| !is_known(name)).collect();
     unknown.sort_by_key(|(_, at)| **at);
-    let told = unknown.into_iter().take(PROBLEMS_MAX).map(|(name, at)| {
-        let (line, column) = position(script, words.byte(*at));
-        let others = providers.iter().copied().filter(|name| !is_our_own(name));
+    let problems = unknown.into_iter().take(PROBLEMS_MAX).map(|(name, at)| {
+        let (line, column) = position(script, tree.byte(*at));
+        let others = providers.iter().copied().filter(|name| !is_builtin_global(name));
         // Luau reads `{ name: f(x) }` as a method call on the variable `name`, which does not exist.
-        let problem = match words.is_item(*at) && words.symbol(at + 1, ":") {
-            true => Habit::ColonField.advice().to_owned(),
-            false => describe_undefined(&cut(name), defined, others),
+        let problem = match tree.is_item(*at) && tree.symbol(at + 1, ":") {
+            true => ForeignIdiom::ColonField.hint().to_owned(),
+            false => describe_undefined(&truncate(name), defined, others),
         };
         format!("{line}:{column}: {problem}")
     });
-    told.collect()
+    problems.collect()
 }
 
-/// Whether scripts have no global for this provider, or the global of that name is another one.
-fn is_our_own(provider: &str) -> bool {
+/// Whether this is a built-in provider: scripts have no global of its name, or it is a host API.
+fn is_builtin_global(provider: &str) -> bool {
     BuiltinProvider::named(provider).is_some_and(BuiltinProvider::has_bare_names)
 }
 
@@ -124,10 +128,10 @@ fn provider_list<'a>(providers: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// The problems of a call, each with the function's signature where it helps.
-fn problems_of(
-    call: &Written,
+fn call_problems(
+    call: &SourceCall,
     lookup: &mut FunctionLookup<'_>,
-    looked_at: &BTreeSet<String>,
+    uncalled: &BTreeSet<String>,
 ) -> Vec<(String, Option<String>)> {
     let catalog = lookup.catalog;
     let provider = Identifier::sanitize(&call.provider);
@@ -140,15 +144,15 @@ fn problems_of(
     let found = is_known.then(|| lookup.find(&provider, &call.name)).flatten();
     let provides =
         found.is_some() || (is_known && catalog.functions().any(|entry| *entry.name.provider() == provider));
-    if !call.is_sdk && (!provides || is_our_own(&call.provider)) {
+    if !call.is_sdk && (!provides || is_builtin_global(&call.provider)) {
         // A name of the script itself, or of the language.
         return Vec::new();
     }
     // A name may be as long as the script; neither messages nor the search for similar names should be.
-    let (provider_shown, name_shown) = (cut(&call.provider), cut(&call.name));
-    let shown = format!("sdk.{provider_shown}.{name_shown}");
+    let (shown_provider, shown_name) = (truncate(&call.provider), truncate(&call.name));
+    let shown = format!("sdk.{shown_provider}.{shown_name}");
     if !provides {
-        if looked_at.contains(&call.provider) {
+        if uncalled.contains(&call.provider) {
             return Vec::new();
         }
         if let Some(reason) = catalog.left_out_reason(&provider) {
@@ -156,36 +160,36 @@ fn problems_of(
         }
         let providers: BTreeSet<&str> =
             catalog.functions().map(|entry| entry.name.provider().as_str()).collect();
-        let near = match nearest(&provider_shown, providers.iter().copied()) {
+        let near = match nearest(&shown_provider, providers.iter().copied()) {
             Some(near) => hint(Some(near)),
             None => provider_list(providers),
         };
-        return vec![(format!("{shown}: there is no provider `{provider_shown}`{near}"), None)];
+        return vec![(format!("{shown}: there is no provider `{shown_provider}`{near}"), None)];
     }
     let Some(entry) = found else {
-        if looked_at.contains(&format!("{}.{}", call.provider, call.name)) {
+        if uncalled.contains(&format!("{}.{}", call.provider, call.name)) {
             return Vec::new();
         }
         let functions = catalog.functions().filter(|entry| *entry.name.provider() == provider);
         let near = match catalog.left_out_reason(&provider) {
             Some(reason) => format!(" ({reason})"),
-            None => hint(nearest(&name_shown, functions.map(|entry| entry.name.tool().as_str()))),
+            None => hint(nearest(&shown_name, functions.map(|entry| entry.name.tool().as_str()))),
         };
-        return vec![(format!("{shown}: {provider} has no function `{name_shown}`{near}"), None)];
+        return vec![(format!("{shown}: {provider} has no function `{shown_name}`{near}"), None)];
     };
     let Some(arguments) = &call.arguments else { return Vec::new() };
     let function = lookup.function(entry);
     let misfits = function.misfits(arguments);
     let certain: Vec<&Misfit> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
     let last = certain.len().saturating_sub(1);
-    let told = certain.iter().enumerate().map(|(place, misfit)| {
-        let signature = (place == last).then(|| format!("sdk.{provider}.{}", function.signature()));
-        (format!("{shown}: {}", told(misfit)), signature)
+    let problems = certain.iter().enumerate().map(|(index, misfit)| {
+        let signature = (index == last).then(|| format!("sdk.{provider}.{}", function.signature()));
+        (format!("{shown}: {}", describe_misfit(misfit)), signature)
     });
-    told.collect()
+    problems.collect()
 }
 
-fn told(misfit: &Misfit) -> String {
+fn describe_misfit(misfit: &Misfit) -> String {
     let place = misfit.place();
     match &misfit.problem {
         // The wording of the catalog.
@@ -199,7 +203,7 @@ fn told(misfit: &Misfit) -> String {
 struct FunctionLookup<'a> {
     catalog: &'a Catalog,
     /// Functions by provider and original name; built on first use.
-    own_names: Option<HashMap<(&'a str, &'a str), &'a Entry>>,
+    by_original_name: Option<HashMap<(&'a str, &'a str), &'a Entry>>,
     /// Signatures by full name.
     functions: HashMap<String, Arc<Function>>,
 }
@@ -212,7 +216,7 @@ impl<'a> FunctionLookup<'a> {
         if let Some(entry) = named.filter(|entry| entry.name.provider() == provider) {
             return Some(entry);
         }
-        let own_names = self.own_names.get_or_insert_with(|| {
+        let by_original_name = self.by_original_name.get_or_insert_with(|| {
             let mut names = HashMap::new();
             for entry in self.catalog.functions() {
                 // The first of duplicate names wins.
@@ -220,12 +224,12 @@ impl<'a> FunctionLookup<'a> {
             }
             names
         });
-        own_names.get(&(provider.as_str(), name)).copied()
+        by_original_name.get(&(provider.as_str(), name)).copied()
     }
 
     fn function(&mut self, entry: &Entry) -> Arc<Function> {
-        let made = || Arc::new(Function::near(&entry.name, &entry.spec));
-        self.functions.entry(entry.name.to_string()).or_insert_with(made).clone()
+        let build = || Arc::new(Function::near(&entry.name, &entry.spec));
+        self.functions.entry(entry.name.to_string()).or_insert_with(build).clone()
     }
 }
 

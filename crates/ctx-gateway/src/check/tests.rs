@@ -64,7 +64,7 @@ const CREATE: &str = "sdk.github.create_issue(params: { title: string, priority:
      labels: {string}?, author: { name: string }? }): any";
 
 #[test]
-fn names_that_are_wrong_are_told_with_the_nearest() {
+fn unknown_names_are_reported_with_the_nearest_name() {
     for (script, problem) in [
         (
             "return sdk.github.create_isue{ title = 'x' }",
@@ -104,7 +104,7 @@ fn names_that_are_wrong_are_told_with_the_nearest() {
 }
 
 #[test]
-fn arguments_that_cannot_be_are_told_with_the_signature() {
+fn invalid_arguments_are_reported_with_the_signature() {
     for (script, problem) in [
         ("sdk.github.create_issue{}", "missing required parameter: title"),
         ("sdk.github.create_issue()", "missing required parameter: title"),
@@ -128,7 +128,7 @@ fn arguments_that_cannot_be_are_told_with_the_signature() {
 }
 
 #[test]
-fn a_body_is_judged_however_it_is_given() {
+fn a_body_is_checked_however_it_is_passed() {
     for (script, problem) in [
         ("sdk.pet_store.update_pet{ id = 1 }", "missing required parameter: name"),
         ("sdk.pet_store.update_pet{ id = 1, name = 7 }", "`name` must be string"),
@@ -149,7 +149,7 @@ fn a_body_is_judged_however_it_is_given() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let found =
         problems("sdk.github.create_issue{ state = 1 }\nsdk.nope.x()\nsdk.pet_store.get_pet{ id = '1' }");
     assert_eq!(found.len(), 6, "{found:?}");
@@ -362,7 +362,7 @@ fn names_that_are_bound_in_any_way_are_defined() {
 }
 
 #[test]
-fn a_call_that_decides_a_condition_is_sound_because_it_gives_its_value() {
+fn a_call_in_a_condition_is_accepted_because_it_returns_its_value() {
     for script in [
         "if pet_store.ping() then return 1 end",
         "return pet_store.ping() == 'x'",
@@ -377,8 +377,8 @@ fn a_call_that_decides_a_condition_is_sound_because_it_gives_its_value() {
 }
 
 #[test]
-fn habits_of_other_languages_are_answered_with_the_luau_form() {
-    for (script, advice) in [
+fn idioms_of_other_languages_are_answered_with_the_luau_form() {
+    for (script, hint) in [
         ("local o = {} return { id: o.id }", "1:23: a table is written { name = value }"),
         ("local o = {} return { a = 1, id: o.id, b: 2 }", "1:30: a table is written { name = value }"),
         ("return { id: tostring(1) }", "1:10: a table is written { name = value }"),
@@ -399,7 +399,7 @@ fn habits_of_other_languages_are_answered_with_the_luau_form() {
         ("pcall(function() return { status: 'open' } end)", "1:27: a table is written"),
     ] {
         let found = problems(script);
-        assert!(found.iter().any(|problem| problem.starts_with(advice)), "{script}: {found:?}");
+        assert!(found.iter().any(|problem| problem.starts_with(hint)), "{script}: {found:?}");
     }
     for script in [
         "local list = {} return { list:first(), list:last{} }",
@@ -422,8 +422,8 @@ fn habits_of_other_languages_are_answered_with_the_luau_form() {
 }
 
 #[test]
-fn an_undefined_name_is_told_whatever_else_the_script_declares() {
-    for (script, told) in [
+fn an_undefined_name_is_reported_whatever_else_the_script_declares() {
+    for (script, expected) in [
         (
             "local total = 1\nreturn totl",
             "there is no variable or function `totl` (did you mean `total` of line 1?)",
@@ -447,7 +447,7 @@ fn an_undefined_name_is_told_whatever_else_the_script_declares() {
     ] {
         let found = problems(script);
         assert_eq!(found.len(), 1, "{script}: {found:?}");
-        assert!(found[0].ends_with(told), "{script}: {found:?}");
+        assert!(found[0].ends_with(expected), "{script}: {found:?}");
     }
     for script in [
         "_G.limit = 3 return limit",
@@ -480,7 +480,7 @@ fn sound_scripts_pass() {
 }
 
 #[test]
-fn what_cannot_be_read_is_left_to_the_engine() {
+fn unparsable_scripts_are_left_to_the_engine() {
     for script in ["sdk.nope.x('", "sdk.nope.x([[", "sdk.nope.", "sdk", "sdk.nope.x"] {
         assert_eq!(problems(script), [""; 0], "{script}");
     }
@@ -653,7 +653,7 @@ impl Provider for StillConnecting {
 }
 
 #[test]
-fn a_provider_whose_functions_are_not_known_yet_is_not_judged() {
+fn a_provider_whose_functions_are_not_known_yet_is_not_checked() {
     let catalog = Catalog::builder().provider(Arc::new(StillConnecting)).build();
     assert!(check("return sdk.slow.anything{ at = 'all' }, slow.other():await()", &catalog).is_ok());
     assert!(check("return sdk.slaw.anything{}", &catalog).is_err());

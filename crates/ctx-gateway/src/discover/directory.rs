@@ -1,6 +1,6 @@
 //! [`Directory`]: the functions of one catalog, each with a line of text, and a search index over them.
 
-use super::text::{cut, hint, line};
+use super::text::{function_line, hint, truncate};
 use ctx_core::{Catalog, Entry, ToolError, ToolName, nearest};
 use ctx_rank::{SmallText, SmallTexts};
 use ctx_types::Function;
@@ -12,21 +12,21 @@ const JSON_TEXT_MARK: &str = " (answers JSON text: json.decode)";
 
 /// The functions of a catalog, by full name.
 pub(crate) struct Directory {
-    functions: Vec<Listed>,
+    functions: Vec<FunctionEntry>,
     /// The range of each provider's functions, which are adjacent.
     providers: Vec<(String, Range<usize>)>,
     texts: SmallTexts,
 }
 
 /// One function of a directory.
-pub(super) struct Listed {
+pub(super) struct FunctionEntry {
     pub(super) name: ToolName,
     /// `github.create_issue(title, body?) – Opens an issue.`
     pub(super) line: String,
     pub(super) tags: Vec<String>,
 }
 
-impl Listed {
+impl FunctionEntry {
     /// The line, with a suffix if the function was seen to answer JSON text. That is looked up for each
     /// answer, because it is learnt while the catalog is in use.
     pub(super) fn marked_line(&self, catalog: &Catalog) -> Cow<'_, str> {
@@ -41,32 +41,36 @@ impl Directory {
     /// Indexes a catalog. CPU-bound: call it on the blocking thread pool.
     pub(super) fn of(catalog: &Catalog) -> Self {
         let mut functions = Vec::new();
-        let mut found_by = Vec::new();
+        let mut search_texts = Vec::new();
         let mut providers: Vec<(String, Range<usize>)> = Vec::new();
-        for (place, Entry { name, spec, .. }) in catalog.functions().enumerate() {
+        for (index, Entry { name, spec, .. }) in catalog.functions().enumerate() {
             let function = Function::near(name, spec);
-            let words = format!("{} {}", name.provider(), name.tool());
+            let name_words = format!("{} {}", name.provider(), name.tool());
             let about = format!("{}\n{}", spec.title.as_deref().unwrap_or_default(), spec.description);
-            found_by.push((words, about, detail(&function, &spec.tags)));
-            functions.push(Listed { name: name.clone(), line: line(&function), tags: spec.tags.clone() });
+            search_texts.push((name_words, about, search_detail(&function, &spec.tags)));
+            functions.push(FunctionEntry {
+                name: name.clone(),
+                line: function_line(&function),
+                tags: spec.tags.clone(),
+            });
             match providers.last_mut().filter(|(last, _)| last == name.provider().as_str()) {
-                Some((_, places)) => places.end = place + 1,
-                None => providers.push((name.provider().to_string(), place..place + 1)),
+                Some((_, range)) => range.end = index + 1,
+                None => providers.push((name.provider().to_string(), index..index + 1)),
             }
         }
         let texts: Vec<SmallText<'_>> =
-            found_by.iter().map(|(name, about, detail)| SmallText { name, about, detail }).collect();
+            search_texts.iter().map(|(name, about, detail)| SmallText { name, about, detail }).collect();
         Self { functions, providers, texts: SmallTexts::new(&texts) }
     }
 
     /// All functions, grouped by provider.
-    pub(super) fn all(&self) -> &[Listed] {
+    pub(super) fn all(&self) -> &[FunctionEntry] {
         &self.functions
     }
 
     /// The functions of one provider; an error suggests the most similar name.
-    pub(super) fn provider(&self, name: &str) -> Result<&[Listed], ToolError> {
-        self.places(name).map(|places| self.within(places))
+    pub(super) fn provider(&self, name: &str) -> Result<&[FunctionEntry], ToolError> {
+        self.range_of(name).map(|range| self.functions_in(range))
     }
 
     /// The functions that match a query, best first.
@@ -75,28 +79,28 @@ impl Directory {
         query: &str,
         provider: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<&Listed>, ToolError> {
+    ) -> Result<Vec<&FunctionEntry>, ToolError> {
         let all = 0..self.functions.len();
-        let within = provider.map_or(Ok(&all), |provider| self.places(provider))?;
-        let found = self.texts.best(query, limit, |place| within.contains(&place));
-        Ok(found.into_iter().filter_map(|place| self.functions.get(place)).collect())
+        let indices = provider.map_or(Ok(&all), |provider| self.range_of(provider))?;
+        let found = self.texts.best(query, limit, |index| indices.contains(&index));
+        Ok(found.into_iter().filter_map(|index| self.functions.get(index)).collect())
     }
 
-    fn within(&self, places: &Range<usize>) -> &[Listed] {
-        self.functions.get(places.clone()).unwrap_or_default()
+    fn functions_in(&self, range: &Range<usize>) -> &[FunctionEntry] {
+        self.functions.get(range.clone()).unwrap_or_default()
     }
 
-    fn places(&self, provider: &str) -> Result<&Range<usize>, ToolError> {
+    fn range_of(&self, provider: &str) -> Result<&Range<usize>, ToolError> {
         let known = self.providers.iter().find(|(name, _)| name == provider);
-        known.map(|(_, places)| places).ok_or_else(|| {
+        known.map(|(_, range)| range).ok_or_else(|| {
             let near = nearest(provider, self.providers.iter().map(|(name, _)| name.as_str()));
-            ToolError::not_found(format!("no provider is called {}{}", cut(provider), hint(near)))
+            ToolError::not_found(format!("no provider is called {}{}", truncate(provider), hint(near)))
         })
     }
 }
 
 /// Further search text: the names of parameters, types and fields, tags, and the descriptions of parameters.
-fn detail(function: &Function, tags: &[String]) -> String {
+fn search_detail(function: &Function, tags: &[String]) -> String {
     let mut words: Vec<&str> = function.names();
     words.extend(tags.iter().map(String::as_str));
     words.extend(function.parameters().iter().filter_map(|field| field.notes.description.as_deref()));

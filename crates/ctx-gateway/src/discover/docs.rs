@@ -1,7 +1,7 @@
 //! The tool `get_function_docs`: signatures, parameters and types of functions.
 
-use super::text::{cut, hint};
-use super::{must_be_known, settled, spec};
+use super::text::{hint, truncate};
+use super::{refreshed_catalog, require_known_provider, spec};
 use async_trait::async_trait;
 use ctx_core::{Call, Catalog, Entry, Identifier, Output, Tool, ToolError, ToolSpec, nearest};
 use ctx_types::Function;
@@ -15,7 +15,7 @@ const NAMES_MAX: usize = 20;
 const ANSWER_CHARS_MAX: usize = 40_000;
 
 /// Maximum number of functions of the same name that a message lists.
-const ALIKE_MAX: usize = 5;
+const SAME_NAME_MAX: usize = 5;
 
 /// The tool `get_function_docs`.
 pub(crate) struct GetFunctionDocs {
@@ -56,70 +56,70 @@ impl Tool for GetFunctionDocs {
         let providers: Vec<Identifier> = names.iter().filter_map(|name| provider(name)).collect();
         let catalog = match providers.is_empty() {
             true => call.catalog().clone(),
-            false => settled(call, &providers).await,
+            false => refreshed_catalog(call, &providers).await,
         };
-        let told: Vec<Result<String, ToolError>> = names.iter().map(|name| docs(&catalog, name)).collect();
-        if told.iter().any(Result::is_ok) {
-            return Ok(Value::String(joined(&names, told)).into());
+        let results: Vec<Result<String, ToolError>> = names.iter().map(|name| docs(&catalog, name)).collect();
+        if results.iter().any(Result::is_ok) {
+            return Ok(Value::String(join_docs(&names, results)).into());
         }
-        let wrong: Vec<&str> =
-            told.iter().filter_map(|told| told.as_ref().err()).map(ToolError::message).collect();
-        Err(ToolError::not_found(wrong.join("; ")))
+        let messages: Vec<&str> =
+            results.iter().filter_map(|result| result.as_ref().err()).map(ToolError::message).collect();
+        Err(ToolError::not_found(messages.join("; ")))
     }
 }
 
 /// Joins as many descriptions as fit; an error stands in the place of its function.
-fn joined(names: &[&str], told: Vec<Result<String, ToolError>>) -> String {
+fn join_docs(names: &[&str], results: Vec<Result<String, ToolError>>) -> String {
     let mut text = String::new();
     let mut chars = 0;
-    let mut left_out = Vec::new();
-    for (name, told) in names.iter().zip(told) {
-        let told = told.unwrap_or_else(|error| format!("-- {}\n", error.message()));
-        chars += told.chars().count();
+    let mut omitted = Vec::new();
+    for (name, result) in names.iter().zip(results) {
+        let docs = result.unwrap_or_else(|error| format!("-- {}\n", error.message()));
+        chars += docs.chars().count();
         if chars > ANSWER_CHARS_MAX && !text.is_empty() {
-            left_out.push(cut(name));
+            omitted.push(truncate(name));
             continue;
         }
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&told);
+        text.push_str(&docs);
     }
-    if !left_out.is_empty() {
-        text.push_str(&format!("\n-- Too much for one answer, ask again for: {}\n", left_out.join(", ")));
+    if !omitted.is_empty() {
+        text.push_str(&format!("\n-- Too much for one answer, ask again for: {}\n", omitted.join(", ")));
     }
     text
 }
 
 /// A requested name without the prefix `sdk.`.
-fn full_name(asked: &str) -> &str {
-    let asked = asked.trim();
-    asked.strip_prefix("sdk.").unwrap_or(asked)
+fn full_name(requested: &str) -> &str {
+    let requested = requested.trim();
+    requested.strip_prefix("sdk.").unwrap_or(requested)
 }
 
 /// The provider in a requested name.
-fn provider(asked: &str) -> Option<Identifier> {
-    full_name(asked).split_once('.').map(|(provider, _)| Identifier::sanitize(provider))
+fn provider(requested: &str) -> Option<Identifier> {
+    full_name(requested).split_once('.').map(|(provider, _)| Identifier::sanitize(provider))
 }
 
 /// The documentation of one function, or of one of its types.
-pub(super) fn docs(catalog: &Catalog, asked: &str) -> Result<String, ToolError> {
-    let name = full_name(asked);
-    if let Some(entry) = find(catalog, name) {
-        return Ok(whole(catalog, entry));
+pub(super) fn docs(catalog: &Catalog, requested: &str) -> Result<String, ToolError> {
+    let name = full_name(requested);
+    if let Some(entry) = find_function(catalog, name) {
+        return Ok(function_docs(catalog, entry));
     }
-    let (function, of_type) = name.rsplit_once('.').unwrap_or((name, ""));
-    if let Some(entry) = find(catalog, function).filter(|_| !of_type.is_empty()) {
-        return one_type(&Function::of(&entry.name, &entry.spec), of_type);
+    let (function, type_name) = name.rsplit_once('.').unwrap_or((name, ""));
+    if let Some(entry) = find_function(catalog, function).filter(|_| !type_name.is_empty()) {
+        return type_docs(&Function::of(&entry.name, &entry.spec), type_name);
     }
     if let Some((provider, _)) = name.split_once('.') {
-        must_be_known(catalog, provider)?;
+        require_known_provider(catalog, provider)?;
     }
-    let alike: Vec<&Entry> =
-        catalog.functions().filter(|entry| entry.name.tool().as_str() == name).take(ALIKE_MAX).collect();
-    match alike.as_slice() {
-        [] => Err(unknown(catalog, name)),
-        [entry] => Ok(whole(catalog, entry)),
+    let same_name: Vec<&Entry> =
+        catalog.functions().filter(|entry| entry.name.tool().as_str() == name).take(SAME_NAME_MAX).collect();
+    match same_name.as_slice() {
+        [] => Err(unknown_function(catalog, name)),
+        [entry] => Ok(function_docs(catalog, entry)),
         several => {
             let names: Vec<String> = several.iter().map(|entry| format!("`sdk.{}`", entry.name)).collect();
             let message = format!("several functions are called {name}: {}", names.join(", "));
@@ -129,12 +129,12 @@ pub(super) fn docs(catalog: &Catalog, asked: &str) -> Result<String, ToolError> 
 }
 
 /// A function by its full name, or by the name under which clients see it.
-fn find<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Entry> {
+fn find_function<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Entry> {
     let entry = catalog.entry(name)?;
     catalog.functions().find(|function| function.name == entry.name)
 }
 
-fn whole(catalog: &Catalog, entry: &Entry) -> String {
+fn function_docs(catalog: &Catalog, entry: &Entry) -> String {
     let function = &Function::of(&entry.name, &entry.spec);
     let mut text = function.declaration();
     let is_left_out = |name: &str| !text.contains(&format!("export type {name} = "));
@@ -149,19 +149,19 @@ fn whole(catalog: &Catalog, entry: &Entry) -> String {
     text
 }
 
-fn one_type(function: &Function, name: &str) -> Result<String, ToolError> {
+fn type_docs(function: &Function, name: &str) -> Result<String, ToolError> {
     function.type_declaration(name).ok_or_else(|| {
         let near = nearest(name, function.types().iter().map(|named| named.name.as_str()));
-        ToolError::not_found(format!("sdk.{} has no type {}{}", function.name(), cut(name), hint(near)))
+        ToolError::not_found(format!("sdk.{} has no type {}{}", function.name(), truncate(name), hint(near)))
     })
 }
 
-fn unknown(catalog: &Catalog, name: &str) -> ToolError {
+fn unknown_function(catalog: &Catalog, name: &str) -> ToolError {
     if catalog.functions().any(|entry| entry.name.provider().as_str() == name) {
         let message = format!("{name} is a provider; `list_functions` with it lists its functions");
         return ToolError::not_found(message);
     }
-    let name = cut(name);
+    let name = truncate(name);
     let full: Vec<String> = catalog.functions().map(|entry| entry.name.to_string()).collect();
     let near = nearest(&name, full.iter().map(String::as_str)).or_else(|| {
         let near = nearest(&name, catalog.functions().map(|entry| entry.name.tool().as_str()))?;

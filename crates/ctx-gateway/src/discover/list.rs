@@ -1,8 +1,8 @@
 //! The tool `list_functions`: lists the providers, or the functions of one provider.
 
-use super::directory::Listed;
-use super::text::{ANSWER_CHARS_MAX, Lines, cut, hint};
-use super::{Directories, must_be_known, settled, spec, told};
+use super::directory::FunctionEntry;
+use super::text::{ANSWER_CHARS_MAX, BoundedLines, hint, truncate};
+use super::{Directories, refreshed_catalog, require_known_provider, spec, truncate_reason};
 use async_trait::async_trait;
 use ctx_core::{Call, Identifier, Output, Tool, ToolError, ToolSpec, nearest};
 use serde_json::{Map, Value, json};
@@ -48,38 +48,38 @@ impl Tool for ListFunctions {
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let provider = arguments.get("provider").and_then(Value::as_str);
-        let catalog = settled(call, provider.map(Identifier::sanitize).as_slice()).await;
+        let catalog = refreshed_catalog(call, provider.map(Identifier::sanitize).as_slice()).await;
         let directory = self.directories.of(&catalog).await?;
         let page = arguments.get("page").and_then(Value::as_f64).map_or(1, |page| page as usize);
         let tag = arguments.get("tag").and_then(Value::as_str);
-        let tagged_so = tag.map_or_else(String::new, |tag| format!(" with the tag `{}`", cut(tag)));
+        let tag_suffix = tag.map_or_else(String::new, |tag| format!(" with the tag `{}`", truncate(tag)));
         let text = match provider {
             Some(provider) => {
-                must_be_known(&catalog, provider)?;
-                let functions = tagged(directory.provider(provider)?, tag)?;
-                let heading = format!("{provider}: {}{tagged_so}", counted(functions.len(), "function"));
-                let lines: Vec<_> = functions.iter().map(|listed| listed.marked_line(&catalog)).collect();
+                require_known_provider(&catalog, provider)?;
+                let functions = filter_by_tag(directory.provider(provider)?, tag)?;
+                let heading = format!("{provider}: {}{tag_suffix}", pluralize(functions.len(), "function"));
+                let lines: Vec<_> = functions.iter().map(|function| function.marked_line(&catalog)).collect();
                 let lines: Vec<&str> = lines.iter().map(AsRef::as_ref).collect();
-                paged(&heading, &lines, page)?
+                render_page(&heading, &lines, page)?
             }
             None => {
-                let functions = tagged(directory.all(), tag)?;
+                let functions = filter_by_tag(directory.all(), tag)?;
                 let known = functions
                     .chunk_by(|one, next| one.name.provider() == next.name.provider())
-                    .map(|functions| about(functions[0].name.provider().as_str(), functions));
+                    .map(|functions| provider_line(functions[0].name.provider().as_str(), functions));
                 // Functions that are not known have no known tags.
                 let unknown = catalog.unknown().filter(|_| tag.is_none());
                 let unknown = unknown.map(|(name, why)| {
                     // The functions may have become known since.
                     let why = why.as_deref().unwrap_or("its functions are known now; ask again");
-                    format!("{name} – {}", told(why))
+                    format!("{name} – {}", truncate_reason(why))
                 });
                 let mut providers: Vec<String> = known.chain(unknown).collect();
-                let counts = (counted(functions.len(), "function"), counted(providers.len(), "provider"));
-                let left_out = call.catalog().left_out().filter(|_| tag.is_none());
-                providers.extend(left_out.map(|(name, reason)| format!("{name} – {reason}")));
+                let counts = (pluralize(functions.len(), "function"), pluralize(providers.len(), "provider"));
+                let excluded = call.catalog().left_out().filter(|_| tag.is_none());
+                providers.extend(excluded.map(|(name, reason)| format!("{name} – {reason}")));
                 let providers: Vec<&str> = providers.iter().map(String::as_str).collect();
-                paged(&format!("{} of {}{tagged_so}", counts.0, counts.1), &providers, page)?
+                render_page(&format!("{} of {}{tag_suffix}", counts.0, counts.1), &providers, page)?
             }
         };
         Ok(Value::String(text).into())
@@ -88,56 +88,60 @@ impl Tool for ListFunctions {
 
 /// The functions with a tag, or all without one. An error suggests the most similar tag and lists the tags
 /// that exist.
-fn tagged<'a>(functions: &'a [Listed], tag: Option<&str>) -> Result<Vec<&'a Listed>, ToolError> {
+fn filter_by_tag<'a>(
+    functions: &'a [FunctionEntry],
+    tag: Option<&str>,
+) -> Result<Vec<&'a FunctionEntry>, ToolError> {
     let Some(tag) = tag else { return Ok(functions.iter().collect()) };
-    let found: Vec<&Listed> =
-        functions.iter().filter(|listed| listed.tags.iter().any(|known| known == tag)).collect();
+    let found: Vec<&FunctionEntry> =
+        functions.iter().filter(|function| function.tags.iter().any(|known| known == tag)).collect();
     if !found.is_empty() {
         return Ok(found);
     }
     let known: BTreeSet<&str> =
-        functions.iter().flat_map(|listed| &listed.tags).map(String::as_str).collect();
-    let shown: Vec<&str> = known.iter().copied().take(TAGS_MAX).collect();
-    let there_are = match known.len() {
+        functions.iter().flat_map(|function| &function.tags).map(String::as_str).collect();
+    let shown_tags: Vec<&str> = known.iter().copied().take(TAGS_MAX).collect();
+    let tags_hint = match known.len() {
         0 => "; none has any".to_owned(),
-        count if count > TAGS_MAX => format!("; there are {count}: {}, …", shown.join(", ")),
-        _ => format!("; there are: {}", shown.join(", ")),
+        count if count > TAGS_MAX => format!("; there are {count}: {}, …", shown_tags.join(", ")),
+        _ => format!("; there are: {}", shown_tags.join(", ")),
     };
-    let tag = cut(tag);
+    let tag = truncate(tag);
     let near = hint(nearest(&tag, known));
-    Err(ToolError::not_found(format!("no function here has the tag `{tag}`{near}{there_are}")))
+    Err(ToolError::not_found(format!("no function here has the tag `{tag}`{near}{tags_hint}")))
 }
 
 /// A provider on one line: `github – 42 functions: create_issue, get_issue, …`
-pub(super) fn about(provider: &str, functions: &[&Listed]) -> String {
+pub(super) fn provider_line(provider: &str, functions: &[&FunctionEntry]) -> String {
     let mut names: Vec<&str> =
-        functions.iter().take(NAMES_MAX).map(|listed| listed.name.tool().as_str()).collect();
+        functions.iter().take(NAMES_MAX).map(|function| function.name.tool().as_str()).collect();
     if functions.len() > NAMES_MAX {
         names.push("…");
     }
-    format!("{provider} – {}: {}", counted(functions.len(), "function"), names.join(", "))
+    format!("{provider} – {}: {}", pluralize(functions.len(), "function"), names.join(", "))
 }
 
 /// A count with its noun: `1 function`, `2 functions`.
-pub(super) fn counted(count: usize, word: &str) -> String {
+pub(super) fn pluralize(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 /// One page of lines, under a heading with the number of the page.
-fn paged(heading: &str, all: &[&str], page: usize) -> Result<String, ToolError> {
+fn render_page(heading: &str, all: &[&str], page: usize) -> Result<String, ToolError> {
     let pages = all.len().div_ceil(PAGE).max(1);
     if page > pages {
         return Err(ToolError::not_found(format!("there is no page {page}; the last is {pages}")));
     }
-    let mut lines = Lines::within(ANSWER_CHARS_MAX);
-    let which = match page {
+    let mut lines = BoundedLines::with_limit(ANSWER_CHARS_MAX);
+    let page_suffix = match page {
         1 if pages == 1 => String::new(),
         page if page == pages => format!(", page {page} of {pages}"),
         page => format!(", page {page} of {pages}; page={} goes on", page + 1),
     };
-    lines.add(&format!("{heading}{which}"));
+    lines.add(&format!("{heading}{page_suffix}"));
     all.iter().skip((page - 1) * PAGE).take(PAGE).for_each(|line| lines.add(line));
-    Ok(lines.close(|more| format!("{more} more on this page are too long to list; `search_docs` finds them")))
+    Ok(lines
+        .finish(|more| format!("{more} more on this page are too long to list; `search_docs` finds them")))
 }
 
 #[cfg(test)]
@@ -148,11 +152,11 @@ mod tests {
     fn pages_say_where_they_are_and_end() {
         let lines: Vec<String> = (0..120).map(|number| format!("line {number}")).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        let first = paged("120", &lines, 1).unwrap();
+        let first = render_page("120", &lines, 1).unwrap();
         assert!(first.starts_with("120, page 1 of 3; page=2 goes on\nline 0\n"), "{first}");
-        let last = paged("120", &lines, 3).unwrap();
+        let last = render_page("120", &lines, 3).unwrap();
         assert!(last.starts_with("120, page 3 of 3\nline 100\n") && last.ends_with("\nline 119"), "{last}");
-        assert_eq!(paged("120", &lines, 4).unwrap_err().message(), "there is no page 4; the last is 3");
-        assert_eq!(paged("none", &[], 1).unwrap(), "none");
+        assert_eq!(render_page("120", &lines, 4).unwrap_err().message(), "there is no page 4; the last is 3");
+        assert_eq!(render_page("none", &[], 1).unwrap(), "none");
     }
 }

@@ -12,9 +12,9 @@ mod text;
 
 pub(crate) use docs::GetFunctionDocs;
 pub(crate) use list::ListFunctions;
-pub(crate) use resources::FunctionDocs;
+pub(crate) use resources::FunctionResources;
 pub(crate) use search::SearchDocs;
-pub(crate) use text::{cut, hint};
+pub(crate) use text::{hint, truncate};
 
 use ctx_core::{Annotations, Call, Catalog, Identifier, ToolError, ToolSpec};
 use directory::Directory;
@@ -34,19 +34,23 @@ impl Directories {
         if let Some(known) = self.known(catalog) {
             return Ok(known);
         }
-        let read = catalog.clone();
-        let made = tokio::task::spawn_blocking(move || Directory::of(&read)).await;
-        let made = made.map_err(|error| ToolError::internal("functions cannot be listed", error))?;
-        let made = Arc::new(made);
-        let latest = (Arc::downgrade(catalog), made.clone());
+        let owned_catalog = catalog.clone();
+        let directory = tokio::task::spawn_blocking(move || Directory::of(&owned_catalog)).await;
+        let directory =
+            directory.map_err(|error| ToolError::internal("functions cannot be listed", error))?;
+        let directory = Arc::new(directory);
+        let latest = (Arc::downgrade(catalog), directory.clone());
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(latest);
-        Ok(made)
+        Ok(directory)
     }
 
     fn known(&self, catalog: &Arc<Catalog>) -> Option<Arc<Directory>> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         // The weak pointer keeps the allocation, so that no other catalog can have the same address.
-        latest.as_ref().filter(|(of, _)| of.as_ptr() == Arc::as_ptr(catalog)).map(|(_, made)| made.clone())
+        latest
+            .as_ref()
+            .filter(|(of, _)| of.as_ptr() == Arc::as_ptr(catalog))
+            .map(|(_, directory)| directory.clone())
     }
 }
 
@@ -55,13 +59,13 @@ const SETTLING_MAX: Duration = Duration::from_secs(3);
 
 /// The catalog of a call, with the functions of providers that have answered since. Waits for the named
 /// providers, or for all if none is named.
-async fn settled(call: &Call, providers: &[Identifier]) -> Arc<Catalog> {
-    let is_wanted = |name: &Identifier| providers.is_empty() || providers.contains(name);
-    call.catalog().settled(is_wanted, SETTLING_MAX).await
+async fn refreshed_catalog(call: &Call, providers: &[Identifier]) -> Arc<Catalog> {
+    let is_requested = |name: &Identifier| providers.is_empty() || providers.contains(name);
+    call.catalog().settled(is_requested, SETTLING_MAX).await
 }
 
 /// Fails for a provider whose functions are not known, or may not be used.
-fn must_be_known(catalog: &Catalog, provider: &str) -> Result<(), ToolError> {
+fn require_known_provider(catalog: &Catalog, provider: &str) -> Result<(), ToolError> {
     let provider = Identifier::sanitize(provider);
     if let Some(reason) = catalog.left_out_reason(&provider)
         && !catalog.providers().any(|known| *known == provider)
@@ -69,7 +73,7 @@ fn must_be_known(catalog: &Catalog, provider: &str) -> Result<(), ToolError> {
         return Err(ToolError::not_found(format!("{provider}: {reason}")));
     }
     match catalog.unknown().find(|(name, _)| **name == provider) {
-        Some((name, Some(why))) => Err(ToolError::not_found(format!("{name} {}", told(&why)))),
+        Some((name, Some(why))) => Err(ToolError::not_found(format!("{name} {}", truncate_reason(&why)))),
         _ => Ok(()),
     }
 }
@@ -78,7 +82,7 @@ fn must_be_known(catalog: &Catalog, provider: &str) -> Result<(), ToolError> {
 const WHY_CHARS_MAX: usize = 300;
 
 /// Truncates the reason why functions are not known.
-fn told(why: &str) -> String {
+fn truncate_reason(why: &str) -> String {
     why.chars().take(WHY_CHARS_MAX).collect()
 }
 

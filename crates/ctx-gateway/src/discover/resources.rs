@@ -3,8 +3,8 @@
 
 use super::Directories;
 use super::docs::docs;
-use super::list::{about, counted};
-use super::text::{Lines, cut};
+use super::list::{pluralize, provider_line};
+use super::text::{BoundedLines, truncate};
 use async_trait::async_trait;
 use ctx_core::{
     Call, Catalog, Resource, ResourceContent, ResourcePage, ResourceTemplate, Resources, ToolError,
@@ -22,18 +22,18 @@ const FUNCTIONS: &str = "functions";
 const LIST_CHARS_MAX: usize = 200_000;
 
 /// The documentation of functions as resources.
-pub(crate) struct FunctionDocs {
+pub(crate) struct FunctionResources {
     directories: Arc<Directories>,
 }
 
-impl FunctionDocs {
+impl FunctionResources {
     pub(crate) fn new(directories: Arc<Directories>) -> Self {
         Self { directories }
     }
 }
 
 #[async_trait]
-impl Resources for FunctionDocs {
+impl Resources for FunctionResources {
     fn prefix(&self) -> &str {
         PREFIX
     }
@@ -52,9 +52,9 @@ impl Resources for FunctionDocs {
         all.sort();
         all.dedup();
         let mut rest = all.into_iter().filter(|path| from.is_none_or(|from| path.as_str() > from)).peekable();
-        let listed: Vec<String> = rest.by_ref().take(most.max(1)).collect();
-        let next = listed.last().filter(|_| rest.peek().is_some()).cloned();
-        Ok(ResourcePage { resources: listed.iter().map(|path| resource(path)).collect(), next })
+        let paths: Vec<String> = rest.by_ref().take(most.max(1)).collect();
+        let next = paths.last().filter(|_| rest.peek().is_some()).cloned();
+        Ok(ResourcePage { resources: paths.iter().map(|path| resource(path)).collect(), next })
     }
 
     fn templates(&self) -> Vec<ResourceTemplate> {
@@ -71,27 +71,27 @@ impl Resources for FunctionDocs {
     async fn read(&self, uri: &str, call: &Call) -> Result<Vec<ResourceContent>, ToolError> {
         let path = uri.strip_prefix(PREFIX).unwrap_or_default();
         let (mime_type, text) = match path.splitn(3, '/').collect::<Vec<_>>().as_slice() {
-            [provider, what @ (OVERVIEW | FUNCTIONS)] => {
+            [provider, section @ (OVERVIEW | FUNCTIONS)] => {
                 let directory = self.directories.of(call.catalog()).await?;
                 let functions: Vec<_> = directory.provider(provider)?.iter().collect();
-                let text = match *what {
+                let text = match *section {
                     OVERVIEW => format!(
                         "{}\n\nA script calls them by `sdk.{provider}.<name>{{…}}`; {PREFIX}{provider}/{FUNCTIONS} \
                          lists them all.\n",
-                        about(provider, &functions)
+                        provider_line(provider, &functions)
                     ),
                     _ => {
-                        let mut lines = Lines::within(LIST_CHARS_MAX);
-                        functions.iter().for_each(|listed| lines.add(&listed.line));
-                        lines.close(|more| {
-                            format!("{} more; `search_docs` finds them", counted(more, "function"))
+                        let mut lines = BoundedLines::with_limit(LIST_CHARS_MAX);
+                        functions.iter().for_each(|function| lines.add(&function.line));
+                        lines.finish(|more| {
+                            format!("{} more; `search_docs` finds them", pluralize(more, "function"))
                         })
                     }
                 };
                 (TEXT, text)
             }
             [provider, FUNCTIONS, name] => (LUAU, docs(call.catalog(), &format!("{provider}.{name}"))?),
-            _ => return Err(ToolError::not_found(format!("no function has the URI {}", cut(uri)))),
+            _ => return Err(ToolError::not_found(format!("no function has the URI {}", truncate(uri)))),
         };
         let mime_type = Some(mime_type.to_owned());
         Ok(vec![ResourceContent {
@@ -108,8 +108,8 @@ const TEXT: &str = "text/plain";
 const LUAU: &str = "text/x-luau";
 
 fn resource(path: &str) -> Resource {
-    let (provider, what) = path.split_once('/').unwrap_or((path, OVERVIEW));
-    let description = match what {
+    let (provider, section) = path.split_once('/').unwrap_or((path, OVERVIEW));
+    let description = match section {
         OVERVIEW => format!("What {provider} provides to scripts."),
         _ => format!("All functions of {provider}, a line each."),
     };

@@ -1,7 +1,7 @@
 //! The tool `search_docs`: ranked search for functions.
 
-use super::text::{ANSWER_CHARS_MAX, Lines};
-use super::{Directories, must_be_known, settled, spec};
+use super::text::{ANSWER_CHARS_MAX, BoundedLines};
+use super::{Directories, refreshed_catalog, require_known_provider, spec};
 use async_trait::async_trait;
 use ctx_core::{Call, Catalog, Identifier, Output, Tool, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -61,16 +61,16 @@ impl Tool for SearchDocs {
         }
         let provider = arguments.get("provider").and_then(Value::as_str);
         let limit = arguments.get("limit").and_then(Value::as_f64).map_or(LIMIT, |limit| limit as usize);
-        let catalog = settled(call, provider.map(Identifier::sanitize).as_slice()).await;
+        let catalog = refreshed_catalog(call, provider.map(Identifier::sanitize).as_slice()).await;
         if let Some(provider) = provider {
-            must_be_known(&catalog, provider)?;
+            require_known_provider(&catalog, provider)?;
         }
         let directory = self.directories.of(&catalog).await?;
         let query = &query[..query.floor_char_boundary(QUERY_BYTES_MAX)];
         let found = directory.search(query, provider, limit)?;
         let unknown = catalog.unknown().filter(|(_, why)| why.is_some() && provider.is_none());
         let unknown: Vec<&str> = unknown.map(|(name, _)| name.as_str()).take(UNKNOWN_MAX).collect();
-        let mut lines = Lines::within(ANSWER_CHARS_MAX);
+        let mut lines = BoundedLines::with_limit(ANSWER_CHARS_MAX);
         if found.is_empty() {
             lines.add("nothing found; `list_functions` shows what there is");
         }
@@ -81,15 +81,15 @@ impl Tool for SearchDocs {
             ));
         }
         if provider.is_none() {
-            add_left_out(call.catalog(), &mut lines);
+            add_excluded_providers(call.catalog(), &mut lines);
         }
-        found.iter().for_each(|listed| lines.add(&listed.marked_line(&catalog)));
-        Ok(Value::String(lines.close(|more| format!("{more} more do not fit; ask for fewer"))).into())
+        found.iter().for_each(|function| lines.add(&function.marked_line(&catalog)));
+        Ok(Value::String(lines.finish(|more| format!("{more} more do not fit; ask for fewer"))).into())
     }
 }
 
 /// Lists the providers that may not be used, on one line for each reason.
-fn add_left_out(catalog: &Catalog, lines: &mut Lines) {
+fn add_excluded_providers(catalog: &Catalog, lines: &mut BoundedLines) {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, reason) in catalog.left_out() {
         by_reason.entry(reason).or_default().push(name.as_str());

@@ -19,22 +19,22 @@ const PARAMETERS_MAX: usize = 10;
 const SHOWN_CHARS_MAX: usize = 100;
 
 /// Lines of text, up to a total length.
-pub(super) struct Lines {
+pub(super) struct BoundedLines {
     text: String,
     chars_left: usize,
-    left_out: usize,
+    omitted: usize,
 }
 
-impl Lines {
-    pub(super) fn within(chars_max: usize) -> Self {
-        Self { text: String::new(), chars_left: chars_max.saturating_sub(CLOSING_CHARS), left_out: 0 }
+impl BoundedLines {
+    pub(super) fn with_limit(chars_max: usize) -> Self {
+        Self { text: String::new(), chars_left: chars_max.saturating_sub(CLOSING_CHARS), omitted: 0 }
     }
 
     /// Adds a line; once one does not fit, none does.
     pub(super) fn add(&mut self, line: &str) {
         let chars = line.chars().count() + 1;
-        if self.left_out > 0 || chars > self.chars_left {
-            self.left_out += 1;
+        if self.omitted > 0 || chars > self.chars_left {
+            self.omitted += 1;
             return;
         }
         self.chars_left -= chars;
@@ -43,9 +43,9 @@ impl Lines {
     }
 
     /// The text. `more` makes the closing line, from the number of lines that did not fit.
-    pub(super) fn close(mut self, more: impl FnOnce(usize) -> String) -> String {
-        if self.left_out > 0 {
-            let _ = writeln!(self.text, "{}", more(self.left_out));
+    pub(super) fn finish(mut self, more: impl FnOnce(usize) -> String) -> String {
+        if self.omitted > 0 {
+            let _ = writeln!(self.text, "{}", more(self.omitted));
         }
         self.text.truncate(self.text.trim_end().len());
         self.text
@@ -53,12 +53,12 @@ impl Lines {
 }
 
 /// A function on one line: `sdk.github.create_issue(title, body?) – Opens an issue.`
-pub(super) fn line(function: &Function) -> String {
+pub(super) fn function_line(function: &Function) -> String {
     let parameters = function.parameters();
     let mut names: Vec<String> = parameters
         .iter()
         .take(PARAMETERS_MAX)
-        .map(|field| format!("{}{}", cut(&field.name), if field.required { "" } else { "?" }))
+        .map(|field| format!("{}{}", truncate(&field.name), if field.required { "" } else { "?" }))
         .collect();
     if parameters.len() > PARAMETERS_MAX {
         names.push("…".to_owned());
@@ -90,7 +90,7 @@ fn first_sentence(description: &str) -> String {
 }
 
 /// Truncates a name for a message.
-pub(crate) fn cut(name: &str) -> String {
+pub(crate) fn truncate(name: &str) -> String {
     match name.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_names_parameters_and_which_can_be_left_away() {
+    fn a_line_names_parameters_and_marks_optional_ones() {
         let schema = json!({
             "type": "object",
             "properties": {"title": {"type": "string"}, "body": {"type": "string"}},
@@ -135,7 +135,7 @@ mod tests {
         });
         let name = ToolName::new(Identifier::sanitize("github"), Identifier::sanitize("create-issue"));
         let function = Function::of(&name, &ToolSpec::new("create-issue", "Opens one.", schema));
-        assert_eq!(line(&function), "sdk.github.create_issue(title, body?) – Opens one.");
+        assert_eq!(function_line(&function), "sdk.github.create_issue(title, body?) – Opens one.");
     }
 
     #[test]
@@ -149,13 +149,16 @@ mod tests {
         let name = ToolName::new(Identifier::sanitize("petstore"), Identifier::sanitize("create_pet"));
         let body = BodyArgument { name: "body".to_owned(), has_fields: true };
         let spec = ToolSpec { body: Some(body), ..ToolSpec::new("create_pet", "Adds a pet.", schema) };
-        assert_eq!(line(&Function::near(&name, &spec)), "sdk.petstore.create_pet(name, tag?) – Adds a pet.");
+        assert_eq!(
+            function_line(&Function::near(&name, &spec)),
+            "sdk.petstore.create_pet(name, tag?) – Adds a pet."
+        );
     }
 
     #[test]
     fn lines_end_before_the_bound_and_say_so() {
-        let mut lines = Lines::within(CLOSING_CHARS + 10);
+        let mut lines = BoundedLines::with_limit(CLOSING_CHARS + 10);
         ["four", "five", "x"].into_iter().for_each(|line| lines.add(line));
-        assert_eq!(lines.close(|more| format!("{more} more")), "four\nfive\n1 more");
+        assert_eq!(lines.finish(|more| format!("{more} more")), "four\nfive\n1 more");
     }
 }

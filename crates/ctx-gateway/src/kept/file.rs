@@ -3,7 +3,7 @@
 //! A script passes the URI on to a function that takes a file, or reads the bytes by `ctx.file`. Clients read
 //! the resource.
 
-use super::Shelf;
+use super::BoundedStore;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -18,16 +18,16 @@ use tokio::time::Instant;
 /// The kept files, and the provider that reads them.
 #[derive(Clone, Default)]
 pub(crate) struct KeptFiles {
-    shelf: Arc<Shelf<KeptFile>>,
+    store: Arc<BoundedStore<KeptFile>>,
 }
 
 impl Keeper for KeptFiles {
     fn keep(&self, file: KeptFile, owner: Option<&Identity>) -> String {
-        format!("{FILE_PREFIX}{}", self.shelf.put(file, owner, Instant::now()))
+        format!("{FILE_PREFIX}{}", self.store.put(file, owner, Instant::now()))
     }
 
     fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<KeptFile, ToolError> {
-        self.shelf.get(uri.strip_prefix(FILE_PREFIX).unwrap_or(uri), reader, Instant::now())
+        self.store.get(uri.strip_prefix(FILE_PREFIX).unwrap_or(uri), reader, Instant::now())
     }
 }
 
@@ -37,7 +37,7 @@ impl Provider for KeptFiles {
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        vec![Arc::new(FilePart::new())]
+        vec![Arc::new(FileTool::new())]
     }
 
     fn resources(&self) -> Option<Arc<dyn Resources>> {
@@ -86,11 +86,11 @@ impl Resources for KeptFiles {
 }
 
 /// The tool `ctx.file`, for scripts: the bytes of a file, or a range of them.
-struct FilePart {
+struct FileTool {
     spec: Arc<ToolSpec>,
 }
 
-impl FilePart {
+impl FileTool {
     fn new() -> Self {
         let input_schema = json!({
             "type": "object",
@@ -113,7 +113,7 @@ impl FilePart {
 }
 
 #[async_trait]
-impl Tool for FilePart {
+impl Tool for FileTool {
     fn spec(&self) -> Arc<ToolSpec> {
         self.spec.clone()
     }

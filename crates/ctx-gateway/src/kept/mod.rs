@@ -5,24 +5,24 @@
 //! the same way.
 
 mod file;
-mod part;
 mod path;
 mod resource;
+mod result_tool;
 mod shape;
-mod shelf;
+mod store;
 
 use ctx_core::{
     BuiltinProvider, Call, Caller, ContentBlock, Identifier, Output, Provider, Resources, Tool, ToolError,
     json_size,
 };
 pub(crate) use file::KeptFiles;
-use part::ResultPart;
-use path::{Path, Step, quote};
+use path::{PathStep, ValuePath, luau_literal};
 use resource::ResultResources;
+use result_tool::ResultTool;
 use serde_json::{Map, Value, json};
 use shape::shape;
-use shelf::Shelf;
 use std::sync::Arc;
+use store::BoundedStore;
 use tokio::time::Instant;
 
 /// URI prefix of kept results.
@@ -41,7 +41,7 @@ const EXAMPLE_COUNT: usize = 20;
 /// costs clients tokens.
 #[derive(Clone, Default)]
 pub(crate) struct KeptResults {
-    shelf: Arc<Shelf<Arc<str>>>,
+    store: Arc<BoundedStore<Arc<str>>>,
 }
 
 impl KeptResults {
@@ -49,13 +49,13 @@ impl KeptResults {
     /// scripts and people at a terminal get any output whole.
     pub(crate) fn shorten(&self, output: Output, call: &Call) -> Result<Output, ToolError> {
         let bytes_max = call.catalog().limits().answer_bytes;
-        if call.depth() > 0 || *call.caller() == Caller::Cli || size(&output) <= bytes_max {
+        if call.depth() > 0 || *call.caller() == Caller::Cli || output_size(&output) <= bytes_max {
             return Ok(output);
         }
         let Output { value, content, logs, .. } = output;
         let value = if content.is_empty() { value } else { tool_result(value, content)? };
-        let json: Arc<str> = serde_json::to_string(&value).map_err(untellable)?.into();
-        let id = self.shelf.put(json.clone(), call.identity(), Instant::now()).to_string();
+        let json: Arc<str> = serde_json::to_string(&value).map_err(serialization_error)?.into();
+        let id = self.store.put(json.clone(), call.identity(), Instant::now()).to_string();
         let uri = format!("{URI_PREFIX}{id}");
         let shape = shape(&value);
         let end = json.floor_char_boundary(PREVIEW_BYTES);
@@ -64,11 +64,11 @@ impl KeptResults {
             "The result is {} bytes; an answer holds {bytes_max} (limits.answer_bytes). It is kept for a while as \
              {uri}\n\nshape: {shape}\n\npreview: {preview}\n\n{}",
             json.len(),
-            advice(&id, &value)
+            reading_instructions(&id, &value)
         );
-        let kept = json!({"id": id, "uri": uri, "bytes": json.len(), "shape": shape, "preview": preview});
+        let summary = json!({"id": id, "uri": uri, "bytes": json.len(), "shape": shape, "preview": preview});
         let content = vec![ContentBlock::Text(text)];
-        Ok(Output { value: json!({ "kept": kept }), content, logs, ..Output::default() })
+        Ok(Output { value: json!({ "kept": summary }), content, logs, ..Output::default() })
     }
 }
 
@@ -78,11 +78,11 @@ impl Provider for KeptResults {
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        vec![Arc::new(ResultPart::new(self.shelf.clone()))]
+        vec![Arc::new(ResultTool::new(self.store.clone()))]
     }
 
     fn resources(&self) -> Option<Arc<dyn Resources>> {
-        Some(Arc::new(ResultResources(self.shelf.clone())))
+        Some(Arc::new(ResultResources(self.store.clone())))
     }
 
     fn builtin(&self) -> bool {
@@ -95,7 +95,7 @@ impl Provider for KeptResults {
 }
 
 /// The size of an output as text; images and audio do not count.
-fn size(output: &Output) -> usize {
+fn output_size(output: &Output) -> usize {
     let block = |block: &ContentBlock| match block {
         ContentBlock::Text(text) => text.len(),
         ContentBlock::Other(fields) => match fields.get("type").and_then(Value::as_str) {
@@ -109,37 +109,37 @@ fn size(output: &Output) -> usize {
 /// A value with content blocks as the whole `CallToolResult`.
 fn tool_result(value: Value, content: Vec<ContentBlock>) -> Result<Value, ToolError> {
     let mut fields = Map::new();
-    fields.insert("content".to_owned(), serde_json::to_value(content).map_err(untellable)?);
+    fields.insert("content".to_owned(), serde_json::to_value(content).map_err(serialization_error)?);
     if !value.is_null() {
         fields.insert("structuredContent".to_owned(), value);
     }
     Ok(Value::Object(fields))
 }
 
-fn untellable(error: serde_json::Error) -> ToolError {
+fn serialization_error(error: serde_json::Error) -> ToolError {
     ToolError::internal("the result cannot be kept", error)
 }
 
 /// The instructions for reading parts of a result, with its largest part as the example.
-fn advice(id: &str, value: &Value) -> String {
-    let mut path = Path::default();
+fn reading_instructions(id: &str, value: &Value) -> String {
+    let mut path = ValuePath::default();
     let mut part = value;
     for _ in 0..EXAMPLE_STEPS_MAX {
         let Value::Object(fields) = part else { break };
         let Some((key, largest)) = fields.iter().max_by_key(|(_, value)| json_size(value)) else { break };
-        path = path.with(Step::Key(key.clone()));
+        path = path.with(PathStep::Key(key.clone()));
         part = largest;
     }
-    let call = |path: &Path, piece: &str| {
+    let call = |path: &ValuePath, range: &str| {
         let path = match path.to_string() {
             path if path.is_empty() => path,
-            path => format!(", path = {}", quote(&path)),
+            path => format!(", path = {}", luau_literal(&path)),
         };
-        format!("`sdk.ctx.result{{ id = {}{path}{piece} }}`", quote(id))
+        format!("`sdk.ctx.result{{ id = {}{path}{range} }}`", luau_literal(id))
     };
     let pages = call(&path, &format!(", from = 1, count = {EXAMPLE_COUNT}"));
     let whole = match part {
-        Value::Array(_) => call(&path.with(Step::Index(1)), ""),
+        Value::Array(_) => call(&path.with(PathStep::Index(1)), ""),
         _ => call(&path, ""),
     };
     format!(
@@ -148,7 +148,7 @@ fn advice(id: &str, value: &Value) -> String {
 }
 
 /// The JSON type of a value.
-fn kind(value: &Value) -> &'static str {
+fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

@@ -1,6 +1,6 @@
 //! Kept results as resources: `ctx://result/{id}`.
 
-use super::{Shelf, URI_PREFIX};
+use super::{BoundedStore, URI_PREFIX};
 use async_trait::async_trait;
 use ctx_core::{Call, Catalog, ResourceContent, ResourcePage, ResourceTemplate, Resources, ToolError};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 const JSON: &str = "application/json";
 
 /// The kept results as resources.
-pub(super) struct ResultResources(pub(super) Arc<Shelf<Arc<str>>>);
+pub(super) struct ResultResources(pub(super) Arc<BoundedStore<Arc<str>>>);
 
 #[async_trait]
 impl Resources for ResultResources {

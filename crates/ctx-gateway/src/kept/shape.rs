@@ -1,9 +1,9 @@
 //! The shape of a value: its keys, types and counts, as in `{ issues: [ 4312 × { id: number } ], total:
 //! number }`.
 
-use super::kind;
-use super::path::is_plain;
-use crate::discover::cut;
+use super::json_type;
+use super::path::is_plain_key;
+use crate::discover::truncate;
 use serde_json::{Map, Value};
 
 /// Maximum depth of a shape.
@@ -23,7 +23,7 @@ const SHAPE_CHARS_MAX: usize = 2_000;
 
 /// The shape of a value.
 pub(super) fn shape(value: &Value) -> String {
-    let text = of(&[value], DEPTH);
+    let text = combined_shape(&[value], DEPTH);
     match text.char_indices().nth(SHAPE_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
@@ -31,19 +31,21 @@ pub(super) fn shape(value: &Value) -> String {
 }
 
 /// The combined shape of values in the same position, such as the items of a list.
-fn of(values: &[&Value], depth: usize) -> String {
+fn combined_shape(values: &[&Value], depth: usize) -> String {
     let mut shapes: Vec<String> = Vec::new();
     for first in values {
-        let alike: Vec<&Value> = values.iter().copied().filter(|other| kind(other) == kind(first)).collect();
+        let same_type: Vec<&Value> =
+            values.iter().copied().filter(|other| json_type(other) == json_type(first)).collect();
         let text = match first {
-            Value::Object(_) => {
-                object(&alike.iter().filter_map(|value| value.as_object()).collect::<Vec<_>>(), depth)
-            }
+            Value::Object(_) => object_shape(
+                &same_type.iter().filter_map(|value| value.as_object()).collect::<Vec<_>>(),
+                depth,
+            ),
             Value::Array(_) => {
-                list(&alike.iter().filter_map(|value| value.as_array()).collect::<Vec<_>>(), depth)
+                list_shape(&same_type.iter().filter_map(|value| value.as_array()).collect::<Vec<_>>(), depth)
             }
-            Value::String(_) => text(&alike),
-            other => kind(other).to_owned(),
+            Value::String(_) => text_shape(&same_type),
+            other => json_type(other).to_owned(),
         };
         if !shapes.contains(&text) {
             shapes.push(text);
@@ -52,7 +54,7 @@ fn of(values: &[&Value], depth: usize) -> String {
     shapes.join(" | ")
 }
 
-fn object(objects: &[&Map<String, Value>], depth: usize) -> String {
+fn object_shape(objects: &[&Map<String, Value>], depth: usize) -> String {
     let mut keys: Vec<&str> = Vec::new();
     let mut more = false;
     for key in objects.iter().flat_map(|fields| fields.keys()) {
@@ -74,8 +76,8 @@ fn object(objects: &[&Map<String, Value>], depth: usize) -> String {
     let field = |key: &&str| {
         let values: Vec<&Value> = objects.iter().filter_map(|fields| fields.get(*key)).collect();
         let optional = if values.len() < objects.len() { "?" } else { "" };
-        let shown = if is_plain(key) { cut(key) } else { format!("[\"{}\"]", cut(key)) };
-        format!("{shown}{optional}: {}", of(&values, depth - 1))
+        let shown = if is_plain_key(key) { truncate(key) } else { format!("[\"{}\"]", truncate(key)) };
+        format!("{shown}{optional}: {}", combined_shape(&values, depth - 1))
     };
     let mut fields: Vec<String> = keys.iter().map(field).collect();
     if more {
@@ -85,7 +87,7 @@ fn object(objects: &[&Map<String, Value>], depth: usize) -> String {
     format!("{{ {} }}", fields.join(", "))
 }
 
-fn list(lists: &[&Vec<Value>], depth: usize) -> String {
+fn list_shape(lists: &[&Vec<Value>], depth: usize) -> String {
     let (least, most) = lists
         .iter()
         .fold((usize::MAX, 0), |(least, most), items| (least.min(items.len()), most.max(items.len())));
@@ -97,10 +99,10 @@ fn list(lists: &[&Vec<Value>], depth: usize) -> String {
         return format!("[ {count} × … ]");
     }
     let items: Vec<&Value> = lists.iter().flat_map(|items| items.iter()).take(ITEMS_MAX).collect();
-    format!("[ {count} × {} ]", of(&items, depth - 1))
+    format!("[ {count} × {} ]", combined_shape(&items, depth - 1))
 }
 
-fn text(texts: &[&Value]) -> String {
+fn text_shape(texts: &[&Value]) -> String {
     let lengths = texts.iter().filter_map(|text| text.as_str()).map(|text| text.chars().count());
     match lengths.max().unwrap_or_default() {
         longest if longest <= LONG_TEXT => "string".to_owned(),
@@ -116,7 +118,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_shape_tells_kinds_keys_and_counts() {
+    fn a_shape_shows_types_keys_and_counts() {
         let issue = |id: usize| json!({"id": id, "title": "x", "labels": vec!["a"; id % 3]});
         let mut issues: Vec<Value> = (0..4312).map(issue).collect();
         issues[1]["body"] = json!("y".repeat(300));

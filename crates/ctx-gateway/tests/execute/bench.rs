@@ -39,11 +39,11 @@ impl Bench {
         limits: ScriptLimits,
         providers: Vec<Arc<dyn Provider>>,
     ) -> Self {
-        Self::bounded(settings, limits, Limits::default(), providers)
+        Self::with_limits(settings, limits, Limits::default(), providers)
     }
 
     /// A catalog with these limits.
-    pub(crate) fn bounded(
+    pub(crate) fn with_limits(
         settings: EngineSettings,
         script_limits: ScriptLimits,
         limits: Limits,
@@ -57,7 +57,7 @@ impl Bench {
             .kept()
             .into_iter()
             .chain(providers)
-            .fold(builder, |builder, each| builder.provider(each))
+            .fold(builder, |builder, provider| builder.provider(provider))
             .build();
         assert_eq!(catalog.warnings(), [""; 0]);
         Self { engine, catalog }
@@ -92,6 +92,6 @@ impl Bench {
 }
 
 /// Log lines as one text each.
-pub(crate) fn told(lines: &[LogLine]) -> Vec<String> {
+pub(crate) fn log_texts(lines: &[LogLine]) -> Vec<String> {
     lines.iter().map(|line| format!("{} {}", line.level, line.message)).collect()
 }

@@ -15,15 +15,15 @@ const SIDE_BY_SIDE: usize = 10;
 pub(crate) const TESTS: &[Test] = tests![calls:
     a_script_calls_tools_and_gets_their_values,
     a_script_searches_what_is_known,
-    a_server_is_a_global_whose_calls_are_awaited,
+    a_provider_is_a_global_whose_calls_return_promises,
     calls_in_parallel_overlap_and_keep_their_order,
     calls_are_counted_and_bounded,
-    an_unknown_function_is_told_the_nearest,
-    what_would_surely_fail_is_told_before_anything_is_called,
+    an_unknown_function_is_reported_with_the_nearest_name,
+    certain_failures_are_reported_before_anything_is_called,
     wrong_arguments_are_named_with_the_line,
     a_failed_call_can_be_caught,
-    a_script_may_send_a_script,
-    whoever_listens_hears_it_as_it_goes,
+    a_script_may_execute_a_script,
+    logs_and_progress_reach_the_peer_during_the_run,
     a_script_that_was_sent_reaches_neither_files_nor_network_nor_environment,
 ];
 
@@ -54,7 +54,7 @@ pub(crate) async fn a_script_searches_what_is_known() {
     assert_eq!(bench.value(script).await, json!({"title": "Deploy", "asked": asked}));
 }
 
-pub(crate) async fn a_server_is_a_global_whose_calls_are_awaited() {
+pub(crate) async fn a_provider_is_a_global_whose_calls_return_promises() {
     let calculator = provider("calculator", [double()]);
     let bench = Bench::of(settings(), limits(), vec![calculator]);
     let script = "local a, b = calculator.double{ n = 1 }, calculator.double{ n = 2 }\n\
@@ -81,7 +81,7 @@ pub(crate) async fn calls_in_parallel_overlap_and_keep_their_order() {
 }
 
 /// Counts its calls.
-fn counting(count: &Arc<AtomicUsize>) -> TestTool {
+fn counting_tool(count: &Arc<AtomicUsize>) -> TestTool {
     let counted = count.clone();
     tool("count", move |_, _| {
         counted.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +91,7 @@ fn counting(count: &Arc<AtomicUsize>) -> TestTool {
 
 pub(crate) async fn calls_are_counted_and_bounded() {
     let count = Arc::new(AtomicUsize::new(0));
-    let bench = Bench::with([counting(&count)]);
+    let bench = Bench::with([counting_tool(&count)]);
     let script = |times: u32| format!("for _ = 1, {times} do\nsdk.tools.count()\nend\nreturn 'done'");
     assert_eq!(bench.value(&script(100)).await, json!("done"));
     assert_eq!(count.swap(0, Ordering::Relaxed), 100);
@@ -104,7 +104,7 @@ pub(crate) async fn calls_are_counted_and_bounded() {
     assert_eq!(count.load(Ordering::Relaxed), 100);
 }
 
-pub(crate) async fn an_unknown_function_is_told_the_nearest() {
+pub(crate) async fn an_unknown_function_is_reported_with_the_nearest_name() {
     let bench = Bench::with([double()]);
     let message = "script:1: no tool registered with name: tools.duoble (did you mean `tools.double`?)";
     assert_eq!(
@@ -113,9 +113,9 @@ pub(crate) async fn an_unknown_function_is_told_the_nearest() {
     );
 }
 
-pub(crate) async fn what_would_surely_fail_is_told_before_anything_is_called() {
+pub(crate) async fn certain_failures_are_reported_before_anything_is_called() {
     let count = Arc::new(AtomicUsize::new(0));
-    let bench = Bench::with([counting(&count), double()]);
+    let bench = Bench::with([counting_tool(&count), double()]);
     let script = "sdk.tools.count{}\nsdk.tools.duoble{ n = 1 }\nreturn sdk.tools.double{ n = 'x' }";
     let message = "the script was not run, and nothing was called:\n\
          2:1: sdk.tools.duoble: tools has no function `duoble` (did you mean `double`?)\n\
@@ -139,7 +139,7 @@ pub(crate) async fn a_failed_call_can_be_caught() {
     assert!(value["why"].as_str().unwrap().ends_with("out of luck"), "{value}");
 }
 
-pub(crate) async fn a_script_may_send_a_script() {
+pub(crate) async fn a_script_may_execute_a_script() {
     let value = Bench::with([]).value("return sdk.ctx.execute{ script = 'return { inner = 1 }' }").await;
     assert_eq!(value, json!({"inner": 1}));
 }
@@ -160,7 +160,7 @@ impl Peer for Listener {
     }
 }
 
-pub(crate) async fn whoever_listens_hears_it_as_it_goes() {
+pub(crate) async fn logs_and_progress_reach_the_peer_during_the_run() {
     let bench = Bench::with([]);
     let listener = Arc::new(Listener::default());
     let script: Value = json!({"script": "print('a')\ncontext.progress(1, 2, 'half')\nreturn 1"});

@@ -16,25 +16,25 @@ pub(crate) const TESTS: &[Test] = tests![discover:
     an_overview_counts_what_each_provider_has,
     a_provider_lists_its_functions_page_by_page,
     functions_are_found_by_name_need_parameter_and_field,
-    a_tag_lists_what_has_it,
+    functions_are_listed_by_tag,
     an_answer_is_bounded_whatever_the_functions_say,
     documentation_has_every_type_once,
     a_function_that_answered_json_text_is_documented_so,
-    a_name_goes_by_any_of_its_forms,
-    wrong_names_are_told_the_nearest,
+    a_function_is_found_by_any_form_of_its_name,
+    unknown_names_are_reported_with_the_nearest,
     several_names_are_one_answer,
-    what_a_declaration_leaves_out_can_be_asked_for,
+    types_omitted_from_a_declaration_can_be_requested,
     a_script_finds_functions_too,
     another_catalog_is_another_directory,
-    they_only_read,
+    discovery_tools_are_read_only,
     documentation_is_read_by_uri,
-    servers_that_are_connecting_are_waited_for,
-    servers_that_do_not_answer_are_named,
-    arguments_of_an_early_call_are_fitted_like_those_of_any_other,
-    functions_that_are_known_since_the_catalog_was_made_are_checked,
+    connecting_providers_are_waited_for,
+    providers_that_do_not_answer_are_named,
+    arguments_of_the_first_call_are_fitted_like_those_of_any_other,
+    functions_discovered_after_the_catalog_was_built_are_checked,
 ];
 
-fn described(name: &str, description: &str, input: Value) -> TestTool {
+fn tool_with(name: &str, description: &str, input: Value) -> TestTool {
     tool(name, |_, _| Box::pin(async { Ok(Value::Null.into()) })).schema(input).description(description)
 }
 
@@ -48,7 +48,7 @@ fn create_issue() -> TestTool {
         "required": ["title"],
         "$defs": {"Label": {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}},
     });
-    described("create-issue", "Opens a new issue. Needs a token.", schema)
+    tool_with("create-issue", "Opens a new issue. Needs a token.", schema)
 }
 
 fn github() -> Bench {
@@ -58,25 +58,25 @@ fn github() -> Bench {
         "github",
         [
             create_issue(),
-            described("get_issue", "Reads one issue.", plain()),
-            described("merge_pull_request", "Merges a pull request into its branch.", plain()),
+            tool_with("get_issue", "Reads one issue.", plain()),
+            tool_with("merge_pull_request", "Merges a pull request into its branch.", plain()),
         ],
     );
-    let weather = described("forecast", "Tells the temperature of the next days.", json!({"type": "object"}));
+    let weather = tool_with("forecast", "Tells the temperature of the next days.", json!({"type": "object"}));
     Bench::of(settings(), limits(), vec![github, provider("weather", [weather])])
 }
 
-async fn ask(bench: &Bench, tool: &str, arguments: Value) -> Result<String, ToolError> {
+async fn call_tool(bench: &Bench, tool: &str, arguments: Value) -> Result<String, ToolError> {
     let output = Catalog::call(tool, arguments, bench.call()).await?;
     Ok(output.value.as_str().unwrap_or_else(|| panic!("{output:?}")).to_owned())
 }
 
-async fn told(bench: &Bench, tool: &str, arguments: Value) -> String {
-    ask(bench, tool, arguments).await.unwrap_or_else(|error| panic!("{tool}: {error}"))
+async fn answer(bench: &Bench, tool: &str, arguments: Value) -> String {
+    call_tool(bench, tool, arguments).await.unwrap_or_else(|error| panic!("{tool}: {error}"))
 }
 
-async fn refused(bench: &Bench, tool: &str, arguments: Value) -> (ErrorKind, String) {
-    let error = ask(bench, tool, arguments).await.unwrap_err();
+async fn error_of(bench: &Bench, tool: &str, arguments: Value) -> (ErrorKind, String) {
+    let error = call_tool(bench, tool, arguments).await.unwrap_err();
     (error.kind(), error.message().to_owned())
 }
 
@@ -85,7 +85,7 @@ pub(crate) async fn an_overview_counts_what_each_provider_has() {
          ctx – 6 functions: execute, file, get_function_docs, list_functions, result, …\n\
          github – 3 functions: create_issue, get_issue, merge_pull_request\n\
          weather – 1 function: forecast";
-    assert_eq!(told(&github(), "list_functions", json!({})).await, expected);
+    assert_eq!(answer(&github(), "list_functions", json!({})).await, expected);
 }
 
 pub(crate) async fn a_provider_lists_its_functions_page_by_page() {
@@ -94,24 +94,24 @@ pub(crate) async fn a_provider_lists_its_functions_page_by_page() {
          sdk.github.get_issue(number) – Reads one issue.\n\
          sdk.github.merge_pull_request(number) – Merges a pull request into its branch.";
     let bench = github();
-    assert_eq!(told(&bench, "list_functions", json!({"provider": "github"})).await, expected);
+    assert_eq!(answer(&bench, "list_functions", json!({"provider": "github"})).await, expected);
     assert_eq!(
-        refused(&bench, "list_functions", json!({"provider": "githb"})).await,
+        error_of(&bench, "list_functions", json!({"provider": "githb"})).await,
         (ErrorKind::NotFound, "no provider is called githb (did you mean `github`?)".to_owned())
     );
 
     let many: Vec<TestTool> =
-        (0..120).map(|number| described(&format!("f{number:03}"), "", json!({"type": "object"}))).collect();
+        (0..120).map(|number| tool_with(&format!("f{number:03}"), "", json!({"type": "object"}))).collect();
     let bench = Bench::of(settings(), limits(), vec![provider("many", many)]);
     let mut seen = Vec::new();
     for page in 1..=3 {
-        let text = told(&bench, "list_functions", json!({"provider": "many", "page": page})).await;
+        let text = answer(&bench, "list_functions", json!({"provider": "many", "page": page})).await;
         seen.extend(text.lines().skip(1).map(str::to_owned));
     }
     let expected: Vec<String> = (0..120).map(|number| format!("sdk.many.f{number:03}()")).collect();
     assert_eq!(seen, expected);
     let beyond = json!({"provider": "many", "page": 4});
-    assert_eq!(refused(&bench, "list_functions", beyond).await.0, ErrorKind::NotFound);
+    assert_eq!(error_of(&bench, "list_functions", beyond).await.0, ErrorKind::NotFound);
 }
 
 pub(crate) async fn functions_are_found_by_name_need_parameter_and_field() {
@@ -126,23 +126,24 @@ pub(crate) async fn functions_are_found_by_name_need_parameter_and_field() {
         ("temperature tomorrow", "sdk.weather.forecast("),
         ("run a script", "sdk.ctx.execute("),
     ] {
-        let text = told(&bench, "search_docs", json!({"query": query})).await;
+        let text = answer(&bench, "search_docs", json!({"query": query})).await;
         assert!(text.starts_with(found), "{query}: {text}");
     }
-    let one = told(&bench, "search_docs", json!({"query": "issue", "limit": 1})).await;
+    let one = answer(&bench, "search_docs", json!({"query": "issue", "limit": 1})).await;
     assert_eq!(one.lines().count(), 1, "{one}");
-    let within = told(&bench, "search_docs", json!({"query": "number of days", "provider": "github"})).await;
+    let within =
+        answer(&bench, "search_docs", json!({"query": "number of days", "provider": "github"})).await;
     assert!(within.lines().all(|line| line.starts_with("sdk.github.")), "{within}");
     assert_eq!(
-        told(&bench, "search_docs", json!({"query": "zxqvy"})).await,
+        answer(&bench, "search_docs", json!({"query": "zxqvy"})).await,
         "nothing found; `list_functions` shows what there is"
     );
-    let (kind, _) = refused(&bench, "search_docs", json!({"query": " "})).await;
+    let (kind, _) = error_of(&bench, "search_docs", json!({"query": " "})).await;
     assert_eq!(kind, ErrorKind::BadRequest);
 }
 
-pub(crate) async fn a_tag_lists_what_has_it() {
-    let plain = |name: &str| described(name, "Does it.", json!({"type": "object"}));
+pub(crate) async fn functions_are_listed_by_tag() {
+    let plain = |name: &str| tool_with(name, "Does it.", json!({"type": "object"}));
     let shop =
         [plain("pay").tags(&["billing", "money"]), plain("refund").tags(&["billing"]), plain("browse")];
     let bank = [plain("transfer").tags(&["money"])];
@@ -161,7 +162,7 @@ pub(crate) async fn a_tag_lists_what_has_it() {
             "shop: 1 function with the tag `money`\nsdk.shop.pay() – Does it.",
         ),
     ] {
-        assert_eq!(told(&bench, "list_functions", arguments).await, expected);
+        assert_eq!(answer(&bench, "list_functions", arguments).await, expected);
     }
     for (arguments, expected) in [
         (
@@ -171,10 +172,10 @@ pub(crate) async fn a_tag_lists_what_has_it() {
         (json!({"provider": "bank", "tag": "x"}), "no function here has the tag `x`; there are: money"),
         (json!({"provider": "ctx", "tag": "x"}), "no function here has the tag `x`; none has any"),
     ] {
-        let refused = refused(&bench, "list_functions", arguments).await;
-        assert_eq!(refused, (ErrorKind::NotFound, expected.to_owned()));
+        let error = error_of(&bench, "list_functions", arguments).await;
+        assert_eq!(error, (ErrorKind::NotFound, expected.to_owned()));
     }
-    let found = told(&bench, "search_docs", json!({"query": "billing"})).await;
+    let found = answer(&bench, "search_docs", json!({"query": "billing"})).await;
     assert!(found.starts_with("sdk.shop.") && !found.contains("shop.browse"), "{found}");
 }
 
@@ -184,7 +185,7 @@ pub(crate) async fn an_answer_is_bounded_whatever_the_functions_say() {
     let schema = json!({"type": "object", "properties": properties});
     let long = "words and more words ".repeat(1_000);
     let tools: Vec<TestTool> = (0..200)
-        .map(|number| described(&format!("{}_{number}", "long_name".repeat(10)), &long, schema.clone()))
+        .map(|number| tool_with(&format!("{}_{number}", "long_name".repeat(10)), &long, schema.clone()))
         .collect();
     let bench = Bench::of(settings(), limits(), vec![provider("wordy", tools)]);
     for (tool, arguments) in [
@@ -192,14 +193,14 @@ pub(crate) async fn an_answer_is_bounded_whatever_the_functions_say() {
         ("list_functions", json!({"provider": "wordy"})),
         ("list_functions", json!({})),
     ] {
-        let text = told(&bench, tool, arguments).await;
+        let text = answer(&bench, tool, arguments).await;
         assert!(text.chars().count() <= ANSWER_CHARS_MAX, "{tool}: {}", text.chars().count());
         assert!(!text.is_empty());
     }
 }
 
 pub(crate) async fn documentation_has_every_type_once() {
-    let text = told(&github(), "get_function_docs", json!({"name": "github.create_issue"})).await;
+    let text = answer(&github(), "get_function_docs", json!({"name": "github.create_issue"})).await;
     assert!(
         text.starts_with("-- Opens a new issue. Needs a token.\n-- @param title - One line.\n"),
         "{text}"
@@ -214,10 +215,10 @@ pub(crate) async fn a_function_that_answered_json_text_is_documented_so() {
     };
     let env = answering("get_env", r#"{"PATH": "/bin"}"#);
     let bench = Bench::with([env, answering("plain", "[draft] a note")]);
-    let docs = async |name: &str| told(&bench, "get_function_docs", json!({ "name": name })).await;
+    let docs = async |name: &str| answer(&bench, "get_function_docs", json!({ "name": name })).await;
     let lines = async || {
-        let mut lines = told(&bench, "search_docs", json!({"query": "get_env plain"})).await;
-        lines.push_str(&told(&bench, "list_functions", json!({"provider": "tools"})).await);
+        let mut lines = answer(&bench, "search_docs", json!({"query": "get_env plain"})).await;
+        lines.push_str(&answer(&bench, "list_functions", json!({"provider": "tools"})).await);
         let marked = lines.lines().filter(|line| line.contains("JSON text"));
         marked.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -240,17 +241,17 @@ pub(crate) async fn a_function_that_answered_json_text_is_documented_so() {
     }
 }
 
-pub(crate) async fn a_name_goes_by_any_of_its_forms() {
+pub(crate) async fn a_function_is_found_by_any_form_of_its_name() {
     let bench = github();
-    let expected = told(&bench, "get_function_docs", json!({"name": "github.create_issue"})).await;
+    let expected = answer(&bench, "get_function_docs", json!({"name": "github.create_issue"})).await;
     for name in ["sdk.github.create_issue", "github__create_issue", "create_issue", " github.create_issue "] {
-        assert_eq!(told(&bench, "get_function_docs", json!({ "name": name })).await, expected, "{name}");
+        assert_eq!(answer(&bench, "get_function_docs", json!({ "name": name })).await, expected, "{name}");
     }
-    let label = told(&bench, "get_function_docs", json!({"name": "github.create_issue.Label"})).await;
+    let label = answer(&bench, "get_function_docs", json!({"name": "github.create_issue.Label"})).await;
     assert!(label.starts_with("export type Label = {"), "{label}");
 }
 
-pub(crate) async fn wrong_names_are_told_the_nearest() {
+pub(crate) async fn unknown_names_are_reported_with_the_nearest() {
     let bench = github();
     for (name, message) in [
         (
@@ -264,31 +265,31 @@ pub(crate) async fn wrong_names_are_told_the_nearest() {
         // This built-in provider reads resources; it has no functions for scripts.
         ("resources.sdk___", "no function is called resources.sdk___; `search_docs` finds functions"),
     ] {
-        let refused = refused(&bench, "get_function_docs", json!({ "name": name })).await;
-        assert_eq!(refused, (ErrorKind::NotFound, message.to_owned()));
+        let error = error_of(&bench, "get_function_docs", json!({ "name": name })).await;
+        assert_eq!(error, (ErrorKind::NotFound, message.to_owned()));
     }
-    let alike = |name| provider(name, [described("read", "Reads.", json!({"type": "object"}))]);
+    let alike = |name| provider(name, [tool_with("read", "Reads.", json!({"type": "object"}))]);
     let bench = Bench::of(settings(), limits(), vec![alike("files"), alike("mail")]);
-    let (_, message) = refused(&bench, "get_function_docs", json!({"name": "read"})).await;
+    let (_, message) = error_of(&bench, "get_function_docs", json!({"name": "read"})).await;
     assert_eq!(message, "several functions are called read: `sdk.files.read`, `sdk.mail.read`");
 }
 
 pub(crate) async fn several_names_are_one_answer() {
     let bench = github();
     let names = json!({"name": ["github.get_issue", "github.nothing_like_it", "weather.forecast"]});
-    let text = told(&bench, "get_function_docs", names).await;
+    let text = answer(&bench, "get_function_docs", names).await;
     let places: Vec<usize> =
         ["sdk.github.get_issue(", "-- no function is called github.nothing_like_it", "sdk.weather.forecast("]
             .iter()
             .map(|part| text.find(part).unwrap_or_else(|| panic!("{part}: {text}")))
             .collect();
     assert!(places.is_sorted(), "{text}");
-    let (kind, message) = refused(&bench, "get_function_docs", json!({"name": ["zebra", "okapi"]})).await;
+    let (kind, message) = error_of(&bench, "get_function_docs", json!({"name": ["zebra", "okapi"]})).await;
     assert_eq!(kind, ErrorKind::NotFound);
     assert!(message.contains("zebra") && message.contains("okapi"), "{message}");
 }
 
-pub(crate) async fn what_a_declaration_leaves_out_can_be_asked_for() {
+pub(crate) async fn types_omitted_from_a_declaration_can_be_requested() {
     let fields = |next: usize| -> Value {
         let mut fields: serde_json::Map<String, Value> = (0..80)
             .map(|number| (format!("a_field_with_a_long_name_{number}"), json!({"type": "string"})))
@@ -299,11 +300,11 @@ pub(crate) async fn what_a_declaration_leaves_out_can_be_asked_for() {
     let parts: serde_json::Map<String, Value> =
         (0..30).map(|number| (format!("Part{number}"), fields((number + 1) % 30))).collect();
     let schema = json!({"type": "object", "properties": {"part": {"$ref": "#/$defs/Part0"}}, "$defs": parts});
-    let bench = Bench::of(settings(), limits(), vec![provider("big", [described("put", "Puts.", schema)])]);
-    let text = told(&bench, "get_function_docs", json!({"name": "big.put"})).await;
+    let bench = Bench::of(settings(), limits(), vec![provider("big", [tool_with("put", "Puts.", schema)])]);
+    let text = answer(&bench, "get_function_docs", json!({"name": "big.put"})).await;
     let (_, hint) = text.rsplit_once("-- The name `").unwrap_or_else(|| panic!("{text}"));
     let name = hint.split('`').next().unwrap();
-    let left_out = told(&bench, "get_function_docs", json!({ "name": name })).await;
+    let left_out = answer(&bench, "get_function_docs", json!({ "name": name })).await;
     assert!(left_out.starts_with("export type Part") && !text.contains(&left_out), "{left_out}");
 }
 
@@ -323,7 +324,7 @@ pub(crate) async fn another_catalog_is_another_directory() {
     let gateway = std::sync::Arc::new(ctx_gateway::Gateway::new(scripts, true));
     for (name, count) in [("one", 1), ("two", 2), ("three", 3)] {
         let tools: Vec<TestTool> = (0..count)
-            .map(|number| described(&format!("f{number}"), "", json!({"type": "object"})))
+            .map(|number| tool_with(&format!("f{number}"), "", json!({"type": "object"})))
             .collect();
         let catalog = Catalog::builder().provider(gateway.clone()).provider(provider(name, tools)).build();
         let call = ctx_core::Call::new(catalog, ctx_core::Caller::Cli);
@@ -332,7 +333,7 @@ pub(crate) async fn another_catalog_is_another_directory() {
     }
 }
 
-pub(crate) async fn they_only_read() {
+pub(crate) async fn discovery_tools_are_read_only() {
     let bench = github();
     for name in ["list_functions", "search_docs", "get_function_docs"] {
         let entry = bench.catalog.entry(name).unwrap();
@@ -373,14 +374,14 @@ pub(crate) async fn documentation_is_read_by_uri() {
         "{functions}"
     );
     let one = read("sdk://github/functions/create_issue").await.unwrap()[0].text.clone().unwrap();
-    assert_eq!(one, told(&bench, "get_function_docs", json!({"name": "github.create_issue"})).await);
+    assert_eq!(one, answer(&bench, "get_function_docs", json!({"name": "github.create_issue"})).await);
     for wrong in ["sdk://githb/overview", "sdk://github/functions/nope", "sdk://github", "sdk://"] {
         assert_eq!(read(wrong).await.unwrap_err().kind(), ErrorKind::NotFound, "{wrong}");
     }
 }
 
 /// A provider that is still connecting, and answers as soon as somebody waits for it, or never.
-struct Connecting {
+struct ConnectingProvider {
     known: Arc<dyn Provider>,
     is_known: AtomicBool,
     answers: bool,
@@ -388,16 +389,16 @@ struct Connecting {
 
 fn connecting(name: &str, answers: bool) -> Arc<dyn Provider> {
     let forecast =
-        described("forecast", "Tells the temperature of the next days.", json!({"type": "object"}));
+        tool_with("forecast", "Tells the temperature of the next days.", json!({"type": "object"}));
     connecting_to(provider(name, [forecast]), answers)
 }
 
 fn connecting_to(known: Arc<dyn Provider>, answers: bool) -> Arc<dyn Provider> {
-    Arc::new(Connecting { known, is_known: AtomicBool::new(false), answers })
+    Arc::new(ConnectingProvider { known, is_known: AtomicBool::new(false), answers })
 }
 
 #[async_trait]
-impl Provider for Connecting {
+impl Provider for ConnectingProvider {
     fn name(&self) -> Identifier {
         self.known.name()
     }
@@ -418,7 +419,7 @@ impl Provider for Connecting {
     }
 }
 
-pub(crate) async fn servers_that_are_connecting_are_waited_for() {
+pub(crate) async fn connecting_providers_are_waited_for() {
     let line = "sdk.weather.forecast() – Tells the temperature of the next days.";
     for (tool, arguments) in [
         ("search_docs", json!({"query": "temperature", "limit": 1})),
@@ -426,28 +427,28 @@ pub(crate) async fn servers_that_are_connecting_are_waited_for() {
         ("list_functions", json!({"provider": "weather"})),
     ] {
         let bench = Bench::of(settings(), limits(), vec![connecting("weather", true)]);
-        let text = told(&bench, tool, arguments).await;
+        let text = answer(&bench, tool, arguments).await;
         assert!(text.ends_with(line), "{tool}: {text}");
     }
     let bench = Bench::of(settings(), limits(), vec![connecting("weather", true)]);
-    let overview = told(&bench, "list_functions", json!({})).await;
+    let overview = answer(&bench, "list_functions", json!({})).await;
     assert!(overview.contains("weather – 1 function: forecast"), "{overview}");
     let bench = Bench::of(settings(), limits(), vec![connecting("weather", true)]);
-    let docs = told(&bench, "get_function_docs", json!({"name": "sdk.weather.forecast"})).await;
+    let docs = answer(&bench, "get_function_docs", json!({"name": "sdk.weather.forecast"})).await;
     assert!(docs.contains("Tells the temperature"), "{docs}");
 }
 
-pub(crate) async fn functions_that_are_known_since_the_catalog_was_made_are_checked() {
+pub(crate) async fn functions_discovered_after_the_catalog_was_built_are_checked() {
     let bench = Bench::of(settings(), limits(), vec![connecting("weather", true)]);
-    told(&bench, "list_functions", json!({"provider": "weather"})).await;
+    answer(&bench, "list_functions", json!({"provider": "weather"})).await;
     let (_, message) = bench.failure("return sdk.weather.forecst{}").await;
     assert!(message.contains("nothing was called") && message.contains("`forecast`"), "{message}");
 }
 
-pub(crate) async fn servers_that_do_not_answer_are_named() {
+pub(crate) async fn providers_that_do_not_answer_are_named() {
     let slow = connecting("slow", false);
     let bench = Bench::of(settings(), limits(), vec![slow, connecting("weather", true)]);
-    let text = told(&bench, "search_docs", json!({"query": "temperature", "limit": 1})).await;
+    let text = answer(&bench, "search_docs", json!({"query": "temperature", "limit": 1})).await;
     assert_eq!(
         text,
         "not searched, since their functions are not known yet: slow\n\
@@ -455,7 +456,7 @@ pub(crate) async fn servers_that_do_not_answer_are_named() {
     );
 }
 
-pub(crate) async fn arguments_of_an_early_call_are_fitted_like_those_of_any_other() {
+pub(crate) async fn arguments_of_the_first_call_are_fitted_like_those_of_any_other() {
     let schema = json!({
         "type": "object",
         "properties": {

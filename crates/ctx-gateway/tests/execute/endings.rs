@@ -1,7 +1,7 @@
 //! Scripts that fail, time out or are cancelled.
 
 use crate::Test;
-use crate::bench::{Bench, SHORT, limits, settings, told};
+use crate::bench::{Bench, SHORT, limits, log_texts, settings};
 use ctx_core::{Catalog, ErrorKind};
 use ctx_luau::{EngineSettings, ScriptLimits};
 use ctx_testkit::{TestTool, provider, tool};
@@ -11,19 +11,19 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const TESTS: &[Test] = tests![endings:
-    a_script_that_is_none_is_a_bad_request_with_the_line,
+    a_syntax_error_is_a_bad_request_with_the_line,
     a_script_that_is_too_large_is_a_bad_request,
     a_script_is_required,
     an_error_names_its_line,
     a_script_over_its_time_is_a_timeout_and_keeps_its_logs,
     a_call_over_the_scripts_time_is_a_timeout_too,
     a_script_over_its_memory_fails,
-    a_result_that_cannot_be_told_fails,
-    cancelling_a_call_ends_its_script_and_what_it_called,
-    a_script_that_finds_no_worker_is_told_when_to_come_back,
+    a_result_without_a_json_form_fails,
+    cancelling_a_call_cancels_its_script_and_nested_calls,
+    a_script_that_finds_no_worker_gets_a_retry_delay,
 ];
 
-pub(crate) async fn a_script_that_is_none_is_a_bad_request_with_the_line() {
+pub(crate) async fn a_syntax_error_is_a_bad_request_with_the_line() {
     let (kind, message) = Bench::with([]).failure("local a = 1\nlocal = 2").await;
     assert_eq!(kind, ErrorKind::BadRequest);
     assert!(message.starts_with("script:2: "), "{message}");
@@ -63,7 +63,7 @@ pub(crate) async fn a_script_over_its_time_is_a_timeout_and_keeps_its_logs() {
     let error = hasty([]).try_run("print('begun')\nwhile true do end").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(error.message(), "tool 'execute' timed out after 0.3 seconds");
-    assert_eq!(told(error.logs()), ["INFO begun"]);
+    assert_eq!(log_texts(error.logs()), ["INFO begun"]);
 }
 
 pub(crate) async fn a_call_over_the_scripts_time_is_a_timeout_too() {
@@ -71,7 +71,7 @@ pub(crate) async fn a_call_over_the_scripts_time_is_a_timeout_too() {
     let error = hasty([never]).try_run("print('begun')\nsdk.tools.never()").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(error.message(), "tool 'execute' timed out after 0.3 seconds");
-    assert_eq!(told(error.logs()), ["INFO begun"]);
+    assert_eq!(log_texts(error.logs()), ["INFO begun"]);
 }
 
 pub(crate) async fn a_script_over_its_memory_fails() {
@@ -81,7 +81,7 @@ pub(crate) async fn a_script_over_its_memory_fails() {
     assert!(message.contains("memory"), "{message}");
 }
 
-pub(crate) async fn a_result_that_cannot_be_told_fails() {
+pub(crate) async fn a_result_without_a_json_form_fails() {
     let bench = Bench::with([]);
     for script in ["return print", "return string.rep('x', 2 * 1024 * 1024)", "local t = {} t.t = t return t"]
     {
@@ -92,22 +92,22 @@ pub(crate) async fn a_result_that_cannot_be_told_fails() {
 }
 
 /// A call that reports when it has begun and when it was dropped.
-struct Stay(Arc<Semaphore>);
+struct PendingCall(Arc<Semaphore>);
 
-impl Drop for Stay {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         self.0.add_permits(1);
     }
 }
 
 /// A tool that never ends by itself.
-fn staying(come: &Arc<Semaphore>, gone: &Arc<Semaphore>) -> TestTool {
-    let (come, gone) = (come.clone(), gone.clone());
+fn pending_tool(started: &Arc<Semaphore>, dropped: &Arc<Semaphore>) -> TestTool {
+    let (started, dropped) = (started.clone(), dropped.clone());
     tool("stay", move |_, _| {
-        let stay = Stay(gone.clone());
-        come.add_permits(1);
+        let call = PendingCall(dropped.clone());
+        started.add_permits(1);
         Box::pin(async move {
-            let _stay = stay;
+            let _call = call;
             std::future::pending().await
         })
     })
@@ -117,33 +117,33 @@ async fn take(semaphore: &Semaphore) {
     semaphore.acquire().await.unwrap().forget();
 }
 
-pub(crate) async fn cancelling_a_call_ends_its_script_and_what_it_called() {
-    let (come, gone) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let bench = Bench::with([staying(&come, &gone)]);
+pub(crate) async fn cancelling_a_call_cancels_its_script_and_nested_calls() {
+    let (started, dropped) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let bench = Bench::with([pending_tool(&started, &dropped)]);
     let token = CancellationToken::new();
     let call = bench.call().with_cancellation(&token);
     let script = json!({"script": "pcall(sdk.tools.stay)\nwhile true do end"});
     let running = tokio::spawn(Catalog::call("execute", script, call));
-    take(&come).await;
+    take(&started).await;
     token.cancel();
     let error = running.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
-    take(&gone).await;
+    take(&dropped).await;
     // The engine still runs scripts.
     assert_eq!(bench.value("return 1").await, json!(1));
 }
 
-pub(crate) async fn a_script_that_finds_no_worker_is_told_when_to_come_back() {
-    let (come, gone) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+pub(crate) async fn a_script_that_finds_no_worker_gets_a_retry_delay() {
+    let (started, dropped) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let settings = EngineSettings { workers_max: 1, queue_max: 0, ..settings() };
-    let bench = Bench::of(settings, limits(), vec![provider("tools", [staying(&come, &gone)])]);
+    let bench = Bench::of(settings, limits(), vec![provider("tools", [pending_tool(&started, &dropped)])]);
     let script = json!({"script": "sdk.tools.stay()"});
     let running = tokio::spawn(Catalog::call("execute", script, bench.call()));
-    take(&come).await;
+    take(&started).await;
     let error = bench.try_run("return 1").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
     assert!(error.wait().is_some());
     running.abort();
-    take(&gone).await;
+    take(&dropped).await;
     bench.engine.shutdown().await;
 }

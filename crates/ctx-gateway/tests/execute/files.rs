@@ -12,7 +12,7 @@ const BYTES: &[u8] = &[0x89, b'P', b'N', b'G', 0, 0xff];
 
 pub(crate) const TESTS: &[Test] = tests![files:
     a_file_goes_from_one_function_to_another_without_the_script,
-    a_script_gets_the_bytes_where_it_wants_them,
+    a_script_reads_the_bytes_or_a_range_of_them,
     a_file_is_a_resource,
     only_whose_file_it_is_reads_it,
     a_command_in_a_terminal_keeps_nothing,
@@ -44,7 +44,7 @@ fn bench() -> Bench {
     Bench::of(settings(), limits(), vec![places()])
 }
 
-async fn downloaded(bench: &Bench) -> String {
+async fn download(bench: &Bench) -> String {
     let file = bench.value("return sdk.places.download()").await;
     let uri = file["uri"].as_str().unwrap_or_else(|| panic!("{file}"));
     assert!(uri.starts_with(FILE_PREFIX), "{uri}");
@@ -56,9 +56,9 @@ pub(crate) async fn a_file_goes_from_one_function_to_another_without_the_script(
     assert_eq!(arrived, json!({ "name": "a.png", "type": "image/png", "numbers": BYTES }));
 }
 
-pub(crate) async fn a_script_gets_the_bytes_where_it_wants_them() {
+pub(crate) async fn a_script_reads_the_bytes_or_a_range_of_them() {
     let bench = bench();
-    let uri = downloaded(&bench).await;
+    let uri = download(&bench).await;
     let read = async |rest: &str| bench.value(&format!("return sdk.ctx.file{{ uri = '{uri}'{rest} }}")).await;
     let whole = json!({ "base64": "iVBORwD/", "content_type": "image/png", "bytes": 6, "name": "a.png" });
     assert_eq!(read("").await, whole);
@@ -70,7 +70,7 @@ pub(crate) async fn a_script_gets_the_bytes_where_it_wants_them() {
 
 pub(crate) async fn a_file_is_a_resource() {
     let bench = bench();
-    let uri = downloaded(&bench).await;
+    let uri = download(&bench).await;
     let contents = Catalog::read(&uri, bench.call()).await.unwrap();
     let [content] = &contents[..] else { panic!("{contents:?}") };
     assert_eq!(

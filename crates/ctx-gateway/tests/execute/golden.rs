@@ -22,14 +22,14 @@ const FUNCTIONS_MIN: usize = 1_000;
 /// Number of consecutive words that count as a quotation.
 const QUOTATION_WORDS: usize = 4;
 
-fn world() -> Bench {
+fn bench() -> Bench {
     Bench::of(settings(), limits(), real_functions())
 }
 
 /// The rank of the first right function, if it is among the results.
 async fn rank(bench: &Bench, question: &Question) -> Option<usize> {
-    let asked = json!({ "query": question.question, "limit": 50 });
-    let answer = Catalog::call("search_docs", asked, bench.call()).await.unwrap().value;
+    let arguments = json!({ "query": question.question, "limit": 50 });
+    let answer = Catalog::call("search_docs", arguments, bench.call()).await.unwrap().value;
     let names =
         answer.as_str().unwrap().lines().filter_map(|line| line.strip_prefix("sdk.")?.split_once('('));
     names
@@ -39,12 +39,12 @@ async fn rank(bench: &Bench, question: &Question) -> Option<usize> {
 }
 
 async fn the_right_function_is_among_the_first_five() {
-    let bench = world();
+    let bench = bench();
     assert!(bench.catalog.functions().count() >= FUNCTIONS_MIN);
-    let asked: Vec<Question> = questions().into_iter().filter(|question| !question.held_out).collect();
-    assert_eq!(asked.len(), ASKED);
+    let selected: Vec<Question> = questions().into_iter().filter(|question| !question.held_out).collect();
+    assert_eq!(selected.len(), ASKED);
     let mut missed = Vec::new();
-    for question in &asked {
+    for question in &selected {
         let rank = rank(&bench, question).await;
         if rank.is_none_or(|rank| rank > FIRST) {
             missed.push(format!("{}: {rank:?}, {:?}", question.question, question.right));
@@ -55,26 +55,26 @@ async fn the_right_function_is_among_the_first_five() {
 }
 
 async fn questions_quote_no_description() {
-    let bench = world();
+    let bench = bench();
     let known: Vec<(String, HashSet<Vec<String>>)> = bench
         .catalog
         .functions()
-        .map(|entry| (entry.name.to_string(), runs(&entry.spec.description)))
+        .map(|entry| (entry.name.to_string(), word_sequences(&entry.spec.description)))
         .collect();
     let mut quoting = Vec::new();
     for question in questions() {
-        let asked = runs(&question.question);
+        let question_words = word_sequences(&question.question);
         for right in &question.right {
             let (_, said) =
                 known.iter().find(|(name, _)| name == right).unwrap_or_else(|| panic!("no {right}"));
-            quoting.extend(asked.intersection(said).map(|quoted| format!("{right}: {quoted:?}")));
+            quoting.extend(question_words.intersection(said).map(|quoted| format!("{right}: {quoted:?}")));
         }
     }
     assert_eq!(quoting, [""; 0]);
 }
 
 /// All sequences of so many consecutive words.
-fn runs(text: &str) -> HashSet<Vec<String>> {
+fn word_sequences(text: &str) -> HashSet<Vec<String>> {
     let words: Vec<String> = text
         .split(|letter: char| !letter.is_alphanumeric())
         .filter(|word| !word.is_empty())

@@ -16,20 +16,20 @@ const ISSUES: &str = "local issues = {}\n\
     return { issues = issues, total = 300 }";
 
 pub(crate) const TESTS: &[Test] = tests![kept:
-    a_result_too_large_for_an_answer_is_kept_and_told_in_short,
+    a_result_too_large_for_an_answer_is_kept_and_summarized,
     a_result_that_fits_comes_whole,
     a_later_script_reads_any_part,
-    a_part_that_is_not_there_is_told_the_nearest,
-    a_script_and_a_person_get_it_whole,
-    images_do_not_count_and_texts_do,
-    only_whoever_made_it_reads_it,
-    it_is_a_resource,
-    its_tool_is_for_scripts_and_takes_no_name_from_others,
+    a_missing_part_is_reported_with_the_nearest_key,
+    nested_calls_and_terminals_get_the_whole_result,
+    texts_count_towards_the_size_and_images_do_not,
+    only_its_owner_reads_a_kept_result,
+    a_kept_result_is_a_resource,
+    the_result_tool_is_for_scripts_and_shadows_no_other_tool,
 ];
 
 fn bench() -> Bench {
-    let limits_of_calls = Limits { answer_bytes: ANSWER_BYTES, ..Limits::default() };
-    Bench::bounded(settings(), limits(), limits_of_calls, vec![provider("tools", [echo("result")])])
+    let call_limits = Limits { answer_bytes: ANSWER_BYTES, ..Limits::default() };
+    Bench::with_limits(settings(), limits(), call_limits, vec![provider("tools", [echo("result")])])
 }
 
 fn text(output: &Output) -> &str {
@@ -40,7 +40,7 @@ fn text(output: &Output) -> &str {
 }
 
 /// The id under which a script's result is kept.
-async fn kept(bench: &Bench, script: &str) -> String {
+async fn keep_result(bench: &Bench, script: &str) -> String {
     let output = bench.run(script).await;
     output.value["kept"]["id"].as_str().unwrap_or_else(|| panic!("{output:?}")).to_owned()
 }
@@ -49,13 +49,13 @@ async fn part(bench: &Bench, arguments: &str) -> Value {
     bench.value(&format!("return sdk.ctx.result{{ {arguments} }}")).await
 }
 
-pub(crate) async fn a_result_too_large_for_an_answer_is_kept_and_told_in_short() {
+pub(crate) async fn a_result_too_large_for_an_answer_is_kept_and_summarized() {
     let output = bench().run(&format!("print('made') {ISSUES}")).await;
-    let told = &output.value["kept"];
-    let id = told["id"].as_str().unwrap();
-    assert_eq!(told["uri"], format!("ctx://result/{id}"));
-    assert_eq!(told["shape"], "{ issues: [ 300 × { id: number, title: string } ], total: number }");
-    assert!(told["bytes"].as_u64().unwrap() > ANSWER_BYTES as u64);
+    let summary = &output.value["kept"];
+    let id = summary["id"].as_str().unwrap();
+    assert_eq!(summary["uri"], format!("ctx://result/{id}"));
+    assert_eq!(summary["shape"], "{ issues: [ 300 × { id: number, title: string } ], total: number }");
+    assert!(summary["bytes"].as_u64().unwrap() > ANSWER_BYTES as u64);
     let text = text(&output);
     for part in [
         "an answer holds 1000 (limits.answer_bytes)",
@@ -73,12 +73,12 @@ pub(crate) async fn a_result_that_fits_comes_whole() {
     let bench = bench();
     let fitting = "x".repeat(ANSWER_BYTES - 2);
     assert_eq!(bench.value(&format!("return '{fitting}'")).await, json!(fitting));
-    kept(&bench, &format!("return '{fitting}x'")).await;
+    keep_result(&bench, &format!("return '{fitting}x'")).await;
 }
 
 pub(crate) async fn a_later_script_reads_any_part() {
     let bench = bench();
-    let id = kept(&bench, ISSUES).await;
+    let id = keep_result(&bench, ISSUES).await;
     assert_eq!(part(&bench, &format!("id = '{id}', path = 'issues[300].title'")).await, json!("issue 300"));
     let some = part(&bench, &format!("id = '{id}', path = 'issues', from = 299, count = 20")).await;
     assert_eq!(some, json!([{"id": 299, "title": "issue 299"}, {"id": 300, "title": "issue 300"}]));
@@ -88,16 +88,16 @@ pub(crate) async fn a_later_script_reads_any_part() {
     );
     assert_eq!(bench.value(&sum).await, json!(45_150));
 
-    let id = kept(&bench, "return { ['a \"b\\\\'] = string.rep('ö', 1000), small = 1 }").await;
+    let id = keep_result(&bench, "return { ['a \"b\\\\'] = string.rep('ö', 1000), small = 1 }").await;
     assert_eq!(
         part(&bench, &format!(r#"id = '{id}', path = '["a \\"b\\\\"]', from = 999"#)).await,
         json!("öö")
     );
 }
 
-pub(crate) async fn a_part_that_is_not_there_is_told_the_nearest() {
+pub(crate) async fn a_missing_part_is_reported_with_the_nearest_key() {
     let bench = bench();
-    let id = kept(&bench, ISSUES).await;
+    let id = keep_result(&bench, ISSUES).await;
     let failure =
         async |arguments: &str| bench.failure(&format!("return sdk.ctx.result{{ {arguments} }}")).await.1;
     let message = failure(&format!("id = '{id}', path = 'issues[1].titel'")).await;
@@ -106,7 +106,7 @@ pub(crate) async fn a_part_that_is_not_there_is_told_the_nearest() {
     assert!(message.contains("no result is kept under the id gone"), "{message}");
 }
 
-pub(crate) async fn a_script_and_a_person_get_it_whole() {
+pub(crate) async fn nested_calls_and_terminals_get_the_whole_result() {
     let bench = bench();
     let inner = format!("return #sdk.ctx.execute{{ script = [==[{ISSUES}]==] }}.issues");
     assert_eq!(bench.value(&inner).await, json!(300));
@@ -115,24 +115,24 @@ pub(crate) async fn a_script_and_a_person_get_it_whole() {
     assert_eq!(output.value["total"], 300);
 }
 
-pub(crate) async fn images_do_not_count_and_texts_do() {
+pub(crate) async fn texts_count_towards_the_size_and_images_do_not() {
     let bench = bench();
     let block = |block: &str| format!("return {{ content = {{ {block} }} }}");
     let image = block("{ type = 'image', data = string.rep('a', 4000), mimeType = 'image/png' }");
     assert!(matches!(&bench.run(&image).await.content[..], [ContentBlock::Other(_)]));
-    let id = kept(&bench, &block("{ type = 'text', text = string.rep('a', 4000) }")).await;
+    let id = keep_result(&bench, &block("{ type = 'text', text = string.rep('a', 4000) }")).await;
     let read = part(&bench, &format!("id = '{id}', path = 'content[1].text', count = 3")).await;
     assert_eq!(read, json!("aaa"));
 }
 
-pub(crate) async fn only_whoever_made_it_reads_it() {
+pub(crate) async fn only_its_owner_reads_a_kept_result() {
     let bench = bench();
     let call_of = |subject: &str| {
         let identity = Identity { subject: subject.to_owned(), ..Identity::default() };
         bench.call().with_identity(Arc::new(identity))
     };
-    let made = Catalog::call("execute", json!({ "script": ISSUES }), call_of("me")).await.unwrap();
-    let uri = made.value["kept"]["uri"].as_str().unwrap();
+    let output = Catalog::call("execute", json!({ "script": ISSUES }), call_of("me")).await.unwrap();
+    let uri = output.value["kept"]["uri"].as_str().unwrap();
     let script =
         format!("return sdk.ctx.result{{ id = '{}', path = 'total' }}", &uri["ctx://result/".len()..]);
     let read = async |call| Catalog::call("execute", json!({ "script": script }), call).await;
@@ -144,9 +144,9 @@ pub(crate) async fn only_whoever_made_it_reads_it() {
     assert_eq!(Catalog::read(uri, call_of("them")).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-pub(crate) async fn it_is_a_resource() {
+pub(crate) async fn a_kept_result_is_a_resource() {
     let bench = bench();
-    let id = kept(&bench, ISSUES).await;
+    let id = keep_result(&bench, ISSUES).await;
     let contents = Catalog::read(&format!("ctx://result/{id}"), bench.call()).await.unwrap();
     let [content] = &contents[..] else { panic!("{contents:?}") };
     assert_eq!(content.mime_type.as_deref(), Some("application/json"));
@@ -164,7 +164,7 @@ pub(crate) async fn it_is_a_resource() {
     assert!(templates.contains(&"ctx://result/{id}".to_owned()), "{templates:?}");
 }
 
-pub(crate) async fn its_tool_is_for_scripts_and_takes_no_name_from_others() {
+pub(crate) async fn the_result_tool_is_for_scripts_and_shadows_no_other_tool() {
     let bench = bench();
     let listed: Vec<String> = bench.catalog.listed().map(|entry| entry.name.to_string()).collect();
     assert!(!listed.contains(&"ctx.result".to_owned()), "{listed:?}");

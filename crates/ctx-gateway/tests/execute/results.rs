@@ -1,7 +1,7 @@
 //! Results of scripts, and their logs.
 
 use crate::Test;
-use crate::bench::{Bench, told};
+use crate::bench::{Bench, log_texts};
 use ctx_core::{ContentBlock, ErrorKind};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ pub(crate) const TESTS: &[Test] = tests![results:
     only_an_object_is_structured_and_every_value_is_shown,
     a_tool_result_passes_as_it_is,
     a_tool_result_that_is_an_error_fails_the_call_with_its_logs,
-    a_script_without_a_result_is_told_how_to_give_one,
+    a_script_without_a_result_gets_a_hint,
     a_script_with_two_results_fails,
     a_variable_that_hides_result_is_explained,
     logs_come_with_a_result,
@@ -74,10 +74,10 @@ pub(crate) async fn a_tool_result_that_is_an_error_fails_the_call_with_its_logs(
         "print('before') return { content = { { type = 'text', text = 'no luck' } }, isError = true }";
     let error = Bench::with([]).try_run(script).await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Tool, "no luck"));
-    assert_eq!(told(error.logs()), ["INFO before"]);
+    assert_eq!(log_texts(error.logs()), ["INFO before"]);
 }
 
-pub(crate) async fn a_script_without_a_result_is_told_how_to_give_one() {
+pub(crate) async fn a_script_without_a_result_gets_a_hint() {
     let message = "script: the script ended without a result: call result(value) once or return a value";
     for script in ["local a = 1", "", "return"] {
         let failure = Bench::with([]).failure(script).await;
@@ -106,14 +106,14 @@ pub(crate) async fn a_variable_that_hides_result_is_explained() {
 
 pub(crate) async fn logs_come_with_a_result() {
     let output = Bench::with([]).run("print('a', 1)\nlog.warn('b')\nlog.error('c')\nreturn 1").await;
-    assert_eq!(told(&output.logs), ["INFO a\t1", "WARN b", "ERROR c"]);
-    assert_eq!(told(&Bench::with([]).run("return 1").await.logs), [""; 0]);
+    assert_eq!(log_texts(&output.logs), ["INFO a\t1", "WARN b", "ERROR c"]);
+    assert_eq!(log_texts(&Bench::with([]).run("return 1").await.logs), [""; 0]);
 }
 
 pub(crate) async fn logs_come_with_a_failure() {
     let error = Bench::with([]).try_run("print('a')\nerror('no')").await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Tool, "script:2: no"));
-    assert_eq!(told(error.logs()), ["INFO a"]);
+    assert_eq!(log_texts(error.logs()), ["INFO a"]);
 }
 
 pub(crate) async fn execute_is_built_in_and_listed_by_its_bare_name() {

@@ -1,8 +1,8 @@
 //! The tool `ctx.result`, for scripts: a part of a kept result. Clients do not see it in their list; they
 //! read the whole result by its URI.
 
-use super::Shelf;
-use super::path::Path;
+use super::BoundedStore;
+use super::path::ValuePath;
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, Output, Tool, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// The tool `ctx.result`.
-pub(super) struct ResultPart {
-    shelf: Arc<Shelf<Arc<str>>>,
+pub(super) struct ResultTool {
+    store: Arc<BoundedStore<Arc<str>>>,
     spec: Arc<ToolSpec>,
 }
 
-impl ResultPart {
-    pub(super) fn new(shelf: Arc<Shelf<Arc<str>>>) -> Self {
+impl ResultTool {
+    pub(super) fn new(store: Arc<BoundedStore<Arc<str>>>) -> Self {
         let input_schema = json!({
             "type": "object",
             "properties": {
@@ -34,12 +34,12 @@ impl ResultPart {
             annotations: Annotations::READ_ONLY,
             ..ToolSpec::new("result", description, input_schema)
         };
-        Self { shelf, spec: Arc::new(spec) }
+        Self { store, spec: Arc::new(spec) }
     }
 }
 
 #[async_trait]
-impl Tool for ResultPart {
+impl Tool for ResultTool {
     fn spec(&self) -> Arc<ToolSpec> {
         self.spec.clone()
     }
@@ -47,29 +47,29 @@ impl Tool for ResultPart {
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
         let number = |name: &str| arguments.get(name).and_then(Value::as_f64).map(|number| number as usize);
-        let json = self.shelf.get(text("id"), call.identity(), Instant::now())?;
-        let path = Path::parse(text("path"))?;
-        let piece = Piece { from: number("from"), count: number("count") };
-        let read = tokio::task::spawn_blocking(move || {
+        let json = self.store.get(text("id"), call.identity(), Instant::now())?;
+        let path = ValuePath::parse(text("path"))?;
+        let range = PartRange { from: number("from"), count: number("count") };
+        let reading = tokio::task::spawn_blocking(move || {
             let value: Value = serde_json::from_str(&json)
                 .map_err(|error| ToolError::internal("the kept result cannot be read", error))?;
-            piece.of(path.find(&value)?)
+            range.slice(path.find(&value)?)
         });
         let part =
-            read.await.map_err(|error| ToolError::internal("the kept result cannot be read", error))?;
+            reading.await.map_err(|error| ToolError::internal("the kept result cannot be read", error))?;
         Ok(part?.into())
     }
 }
 
 /// A range of the items of a list, the keys of an object or the characters of a string; all without `from`
 /// and `count`.
-struct Piece {
+struct PartRange {
     from: Option<usize>,
     count: Option<usize>,
 }
 
-impl Piece {
-    fn of(&self, value: &Value) -> Result<Value, ToolError> {
+impl PartRange {
+    fn slice(&self, value: &Value) -> Result<Value, ToolError> {
         if self.from.is_none() && self.count.is_none() {
             return Ok(value.clone());
         }
@@ -84,7 +84,7 @@ impl Piece {
             other => {
                 let message = format!(
                     "`from` and `count` are for lists, tables and texts; this is a {}",
-                    super::kind(other)
+                    super::json_type(other)
                 );
                 Err(ToolError::bad_request(message))
             }
@@ -96,22 +96,22 @@ impl Piece {
 mod tests {
     use super::*;
 
-    fn piece(value: &Value, from: impl Into<Option<usize>>, count: impl Into<Option<usize>>) -> Value {
-        Piece { from: from.into(), count: count.into() }.of(value).unwrap()
+    fn range(value: &Value, from: impl Into<Option<usize>>, count: impl Into<Option<usize>>) -> Value {
+        PartRange { from: from.into(), count: count.into() }.slice(value).unwrap()
     }
 
     #[test]
-    fn a_piece_is_of_items_keys_or_characters() {
+    fn a_range_is_of_items_keys_or_characters() {
         let list = json!([1, 2, 3, 4]);
-        assert_eq!(piece(&list, 2, 2), json!([2, 3]));
-        assert_eq!(piece(&list, 4, 9), json!([4]));
-        assert_eq!(piece(&list, 5, 1), json!([]));
-        assert_eq!(piece(&list, None, 1), json!([1]));
-        assert_eq!(piece(&list, 3, None), json!([3, 4]));
-        assert_eq!(piece(&list, None, None), list);
-        assert_eq!(piece(&json!("größe"), 3, 2), json!("öß"));
-        assert_eq!(piece(&json!({"z": 1, "a": 2, "m": 3}), 2, 1), json!({"a": 2}));
-        let error = Piece { from: Some(1), count: None }.of(&json!(7)).unwrap_err();
+        assert_eq!(range(&list, 2, 2), json!([2, 3]));
+        assert_eq!(range(&list, 4, 9), json!([4]));
+        assert_eq!(range(&list, 5, 1), json!([]));
+        assert_eq!(range(&list, None, 1), json!([1]));
+        assert_eq!(range(&list, 3, None), json!([3, 4]));
+        assert_eq!(range(&list, None, None), list);
+        assert_eq!(range(&json!("größe"), 3, 2), json!("öß"));
+        assert_eq!(range(&json!({"z": 1, "a": 2, "m": 3}), 2, 1), json!({"a": 2}));
+        let error = PartRange { from: Some(1), count: None }.slice(&json!(7)).unwrap_err();
         assert_eq!(error.message(), "`from` and `count` are for lists, tables and texts; this is a number");
     }
 }

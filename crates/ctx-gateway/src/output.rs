@@ -4,7 +4,7 @@ use ctx_core::{ContentBlock, ErrorKind, LogLine, Output, ToolError, is_call_tool
 use serde_json::{Map, Value};
 
 /// The output for the value of a script.
-pub(crate) fn answer(value: Value, logs: Vec<LogLine>) -> Result<Output, ToolError> {
+pub(crate) fn to_output(value: Value, logs: Vec<LogLine>) -> Result<Output, ToolError> {
     match value {
         Value::Object(fields) if is_call_tool_result(&fields) => tool_result(fields, logs),
         value => Ok(Output { value, logs, ..Output::default() }),
@@ -40,8 +40,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn answered(value: Value) -> Output {
-        answer(value, Vec::new()).unwrap()
+    fn output_of(value: Value) -> Output {
+        to_output(value, Vec::new()).unwrap()
     }
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
             json!({"isError": true}),
         ];
         for value in values {
-            assert_eq!(answered(value.clone()), Output::from(value));
+            assert_eq!(output_of(value.clone()), Output::from(value));
         }
     }
 
@@ -68,7 +68,7 @@ mod tests {
     fn a_tool_result_passes_as_it_is() {
         let image = json!({"type": "image", "data": "aGk=", "mimeType": "image/png"});
         let weighed = json!({"type": "text", "text": "b", "annotations": {"priority": 1}});
-        let output = answered(json!({
+        let output = output_of(json!({
             "content": [{"type": "text", "text": "a"}, image, weighed],
             "structuredContent": {"sum": 10},
             "isError": false,
@@ -82,7 +82,10 @@ mod tests {
     fn a_tool_result_that_is_an_error_fails_with_its_texts() {
         let text = |text: &str| json!({"type": "text", "text": text});
         let failed = |content: Value| {
-            answer(json!({"content": content, "isError": true}), Vec::new()).unwrap_err().message().to_owned()
+            to_output(json!({"content": content, "isError": true}), Vec::new())
+                .unwrap_err()
+                .message()
+                .to_owned()
         };
         assert_eq!(failed(json!([text("no"), text("luck")])), "no\nluck");
         let link = json!({"type": "resource_link", "uri": "file:///x", "name": "x"});
