@@ -14,14 +14,14 @@ mod vm;
 mod world;
 
 pub use engine::{
-    Completed, DEPTH_MAX, Engine, EngineFigures, EngineSettings, Entry, LogLine, Refusal, RunError,
-    RunErrorKind, ScriptRun, World, worker_main,
+    DEPTH_MAX, Engine, EngineFigures, EngineSettings, Entry, LogLine, Refusal, RunError, RunErrorKind,
+    RunOutput, ScriptRun, World, worker_main,
 };
 pub use host::api_types;
 pub use kinds::{GRACE, InlineAgent};
-pub use scripts::{Described, Environment, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
+pub use scripts::{Described, EnvironmentLookup, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
 pub use syntax::{
-    Binding, BindingKind, CLOSE_STRING, DOLLAR_IN_STRING, DefinedNames, KEYWORDS, Local, NEXT_IN_STRING,
-    OPEN_STRING, Token, TokenKind, TokenTree,
+    Binding, BindingKind, CLOSE_STRING, DOLLAR_IN_STRING, DefinedNames, KEYWORDS, LocalDeclaration,
+    NEXT_IN_STRING, OPEN_STRING, Token, TokenKind, TokenTree,
 };
 pub use vm::{LogLevel, describe_undefined, execute_globals};

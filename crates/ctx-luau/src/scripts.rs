@@ -1,8 +1,8 @@
 //! [`Scripts`]: turns Luau scripts into tools, agents and connectors, and runs the scripts sent to `execute`.
 
-use crate::engine::{Completed, Engine, Entry, RunError};
-use crate::kinds::{self, Kind, Script};
-use crate::world::{Http, ScriptWorld};
+use crate::engine::{Engine, Entry, RunError, RunOutput};
+use crate::kinds::{self, Script, ScriptKind};
+use crate::world::{ScriptHttp, ScriptWorld};
 use ctx_core::{Agent, Call, Connector, RateLimit, Redactor, Tool};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The name of a script sent to `execute` in error messages.
-const SENT: &str = "script";
+const EXECUTE_NAME: &str = "script";
 
 /// The settings of a configured script. Has no `Debug`, because `config` may hold secrets.
 #[derive(Clone, PartialEq)]
@@ -106,95 +106,95 @@ pub struct Described {
 }
 
 /// Looks up an environment variable.
-pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub type EnvironmentLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Creates tools, agents and connectors from scripts, and runs the scripts sent to `execute`. Clones share
 /// the engine.
 #[derive(Clone)]
 pub struct Scripts {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) runtime: Arc<ScriptRuntime>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ScriptRuntime {
     pub(crate) engine: Engine,
     pub(crate) limits: ScriptLimits,
-    pub(crate) environment: Environment,
+    pub(crate) environment: EnvironmentLookup,
     pub(crate) redactor: Redactor,
-    pub(crate) http: Arc<Http>,
+    pub(crate) http: Arc<ScriptHttp>,
 }
 
 impl Scripts {
     /// Runs scripts on this engine. `environment` backs `env.get`.
-    pub fn new(engine: Engine, limits: ScriptLimits, environment: Environment) -> Self {
+    pub fn new(engine: Engine, limits: ScriptLimits, environment: EnvironmentLookup) -> Self {
         let (redactor, http) = (Redactor::default(), Arc::default());
-        Self { inner: Arc::new(Inner { engine, limits, environment, redactor, http }) }
+        Self { runtime: Arc::new(ScriptRuntime { engine, limits, environment, redactor, http }) }
     }
 
     /// Sets the redactor for text that no catalog masks: problems of scripts, and the errors and logs of
     /// connectors.
     #[must_use]
     pub fn masking(self, redactor: Redactor) -> Self {
-        let Inner { engine, limits, environment, http, .. } = &*self.inner;
+        let ScriptRuntime { engine, limits, environment, http, .. } = &*self.runtime;
         let (engine, environment, http) = (engine.clone(), environment.clone(), http.clone());
-        Self { inner: Arc::new(Inner { engine, limits: *limits, environment, redactor, http }) }
+        Self { runtime: Arc::new(ScriptRuntime { engine, limits: *limits, environment, redactor, http }) }
     }
 
     /// The resource limits of scripts.
     pub fn limits(&self) -> &ScriptLimits {
-        &self.inner.limits
+        &self.runtime.limits
     }
 
     /// Loads a script as a tool. Reads the file once: call it again after the file has changed.
     pub async fn tool(&self, settings: &ScriptSettings) -> Result<Arc<dyn Tool>, ScriptProblem> {
-        let (script, told) = self.load(settings, Kind::Tool).await?;
-        Ok(Arc::new(kinds::ScriptTool::new(script, &told)?))
+        let (script, definition) = self.load(settings, ScriptKind::Tool).await?;
+        Ok(Arc::new(kinds::ScriptTool::new(script, &definition)?))
     }
 
     /// Loads a script as an agent. Reads the file once: call it again after the file has changed.
     pub async fn agent(&self, settings: &ScriptSettings) -> Result<Arc<dyn Agent>, ScriptProblem> {
-        let (script, told) = self.load(settings, Kind::Agent).await?;
-        Ok(Arc::new(kinds::ScriptAgent::new(script, &told)?))
+        let (script, definition) = self.load(settings, ScriptKind::Agent).await?;
+        Ok(Arc::new(kinds::ScriptAgent::new(script, &definition)?))
     }
 
     /// Loads a script as a connector. Reads the file once: call it again after the file has changed.
     pub async fn connector(&self, settings: &ScriptSettings) -> Result<Arc<dyn Connector>, ScriptProblem> {
-        let (script, told) = self.load(settings, Kind::Connector).await?;
-        Ok(Arc::new(kinds::ScriptConnector::new(script, &told)?))
+        let (script, definition) = self.load(settings, ScriptKind::Connector).await?;
+        Ok(Arc::new(kinds::ScriptConnector::new(script, &definition)?))
     }
 
     /// Reads the definition that a script declares, without checks of its kind and name.
     pub async fn describe(&self, settings: &ScriptSettings) -> Result<Described, ScriptProblem> {
-        let script = Script::read(&self.inner, settings).await?;
-        let told = script.describe().await?;
+        let script = Script::read(&self.runtime, settings).await?;
+        let definition = script.describe().await?;
         Ok(Described {
-            name: told.text("name")?,
-            description: told.text("description")?,
-            version: told.text("version")?,
-            parameters: kinds::declared(&told),
-            kind: told.kind,
-            functions: told.functions,
+            name: definition.text_field("name")?,
+            description: definition.text_field("description")?,
+            version: definition.text_field("version")?,
+            parameters: kinds::declared_parameters(&definition),
+            kind: definition.kind,
+            functions: definition.functions,
         })
     }
 
     /// Runs the source of an `execute` call, within `call`.
-    pub async fn execute(&self, source: &str, call: &Call) -> Result<Completed, RunError> {
-        let script = Script::sent(&self.inner, SENT, source);
+    pub async fn execute(&self, source: &str, call: &Call) -> Result<RunOutput, RunError> {
+        let script = Script::from_source(&self.runtime, EXECUTE_NAME, source);
         let mut run = script.run(Entry::Chunk, Vec::new());
-        run.deadline = kinds::deadline(call, self.inner.limits.timeout);
+        run.deadline = kinds::call_deadline(call, self.runtime.limits.timeout);
         run.depth = call.depth();
-        run.apis.extend(kinds::servers(source, call.catalog()));
+        run.apis.extend(kinds::provider_globals(source, call.catalog()));
         let world = ScriptWorld::of_call(&script, call);
-        self.inner.engine.run(&run, &world).await
+        self.runtime.engine.run(&run, &world).await
     }
 
     async fn load(
         &self,
         settings: &ScriptSettings,
-        kind: Kind,
-    ) -> Result<(Script, kinds::Told), ScriptProblem> {
-        let script = Script::read(&self.inner, settings).await?;
-        let told = script.describe().await?;
-        told.must_be(kind, &settings.name)?;
-        Ok((script, told))
+        kind: ScriptKind,
+    ) -> Result<(Script, kinds::ScriptDefinition), ScriptProblem> {
+        let script = Script::read(&self.runtime, settings).await?;
+        let definition = script.describe().await?;
+        definition.check_contract(kind, &settings.name)?;
+        Ok((script, definition))
     }
 }

@@ -62,19 +62,19 @@ pub(super) fn find_foreign_idioms(script: &str, tree: &TokenTree<'_>) -> Vec<(Fo
             Some(name) => idiom_at_name(tree, at, name, &lists),
             None => idiom_at_symbol(script, tree, at),
         };
-        Some((idiom?, tree.byte(at)))
+        Some((idiom?, tree.byte_offset(at)))
     });
     found.collect()
 }
 
 fn idiom_at_symbol(script: &str, tree: &TokenTree<'_>, at: usize) -> Option<ForeignIdiom> {
-    let byte = tree.byte(at);
+    let byte = tree.byte_offset(at);
     let is_quoted_field = tree.text(at).is_some() && tree.is_item(at) && tree.symbol(at + 1, ":");
     if is_quoted_field {
         Some(ForeignIdiom::ColonField)
     } else if tree.symbol(at, DOLLAR_IN_STRING) {
         Some(ForeignIdiom::DollarBrace)
-    } else if tree.symbol(at, "=") && tree.symbol(at + 1, ">") && tree.byte(at + 1) == byte + 1 {
+    } else if tree.symbol(at, "=") && tree.symbol(at + 1, ">") && tree.byte_offset(at + 1) == byte + 1 {
         Some(ForeignIdiom::ArrowFunction)
     } else {
         (tree.symbol(at, ":") && is_block_header_end(script, byte)).then_some(ForeignIdiom::ColonBlock)
@@ -140,7 +140,9 @@ fn is_braced_condition(tree: &TokenTree<'_>, open: usize) -> bool {
     let close = if tree.symbol(open, "(") { tree.closing(open) } else { None };
     let brace = close.map(|close| close + 1).filter(|brace| tree.symbol(*brace, "{"));
     brace.is_some_and(|brace| match tree.closing(brace) {
-        Some(end) => !tree.goes_on(end + 1) && !matches!(tree.name(end + 1), Some("then" | "do")),
+        Some(end) => {
+            !tree.expression_continues(end + 1) && !matches!(tree.name(end + 1), Some("then" | "do"))
+        }
         None => true,
     })
 }
@@ -170,12 +172,12 @@ fn local_lists<'a>(tree: &TokenTree<'a>) -> HashMap<&'a str, bool> {
     }
     let mut lists = HashMap::new();
     for at in 0..tree.len() {
-        let Some(local) = tree.local(at) else { continue };
+        let Some(local) = tree.local_declaration(at) else { continue };
         let (&[name], Some(open)) = (local.names.as_slice(), local.value) else { continue };
         let close = if tree.symbol(open, "{") { tree.closing(open) } else { None };
         if let (Some(name), Some(close)) =
             (tree.name(name).filter(|name| counts.get(name) == Some(&1)), close)
-            && !tree.goes_on(close + 1)
+            && !tree.expression_continues(close + 1)
             && (open + 1..close).all(|at| !tree.symbol(at, "=") || tree.enclosing(at) != Some(open))
         {
             lists.insert(name, close > open + 1);

@@ -103,7 +103,7 @@ fn undefined_names(
         references.names_read.iter().filter(|(name, _)| !is_known(name)).collect();
     unknown.sort_by_key(|(_, at)| **at);
     let problems = unknown.into_iter().take(PROBLEMS_MAX).map(|(name, at)| {
-        let (line, column) = position(script, tree.byte(*at));
+        let (line, column) = position(script, tree.byte_offset(*at));
         let others = providers.iter().copied().filter(|name| !is_builtin_global(name));
         // Luau reads `{ name: f(x) }` as a method call on the variable `name`, which does not exist.
         let problem = match tree.is_item(*at) && tree.symbol(at + 1, ":") {

@@ -93,7 +93,14 @@ fn record_call(tree: &TokenTree<'_>, at: usize, references: &mut ScriptReference
         CallArguments::Literals(arguments) => Some(arguments),
         _ => None,
     };
-    references.calls.push(SourceCall { provider, name, is_sdk, is_paginated, arguments, at: tree.byte(at) });
+    references.calls.push(SourceCall {
+        provider,
+        name,
+        is_sdk,
+        is_paginated,
+        arguments,
+        at: tree.byte_offset(at),
+    });
 }
 
 /// The name in `.name` or `["name"]`, and the index after it.

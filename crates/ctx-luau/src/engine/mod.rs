@@ -1,7 +1,7 @@
 //! Runs scripts in a pool of sandboxed worker processes. Their host requests go to a [`World`].
 
-mod clock;
-mod conversation;
+mod deadline;
+mod exchange;
 pub(crate) mod protocol;
 mod worker;
 
@@ -11,10 +11,10 @@ pub use worker::worker_main;
 
 use crate::vm::LogLevel;
 use async_trait::async_trait;
-use conversation::{Broken, converse};
 use ctx_worker::{LeaseError, Pool, PoolFigures, PoolSettings, WorkerLease, WorkerProgram};
+use exchange::{ExchangeError, run_job};
 use futures::future::BoxFuture;
-use protocol::{Failure, FailureKind};
+use protocol::{JobFailure, JobFailureKind};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,17 +22,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum number of concurrent host requests of one run; the worker holds back further ones.
-pub(crate) const QUESTIONS_OPEN_MAX: usize = 64;
+pub(crate) const OPEN_REQUESTS_MAX: usize = 64;
 
 /// Maximum number of host requests of one run. Limits on their cost are left to the handlers.
-pub(crate) const QUESTIONS_MAX: u32 = 1_000_000;
+pub(crate) const REQUESTS_MAX: u32 = 1_000_000;
 
 /// Maximum nesting of runs. Each depth has workers of its own, so that a run never waits for a worker whose
 /// run waits for it.
 pub const DEPTH_MAX: u32 = 8;
 
 /// Private memory beyond which a worker is replaced after a run.
-const KEPT_BYTES_MAX: u64 = 64 << 20;
+const REUSE_BYTES_MAX: u64 = 64 << 20;
 
 /// Settings of the engine and its worker pool.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ pub struct LogLine {
 
 /// A successful run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Completed {
+pub struct RunOutput {
     /// The result of the script.
     pub value: Value,
     /// The log.
@@ -162,15 +162,15 @@ impl RunError {
     }
 }
 
-impl From<Failure> for RunError {
-    fn from(failure: Failure) -> Self {
+impl From<JobFailure> for RunError {
+    fn from(failure: JobFailure) -> Self {
         let kind = match failure.kind {
-            FailureKind::Source => RunErrorKind::Source,
-            FailureKind::Contract => RunErrorKind::Contract,
-            FailureKind::Raised => RunErrorKind::Raised,
-            FailureKind::Time => RunErrorKind::Time,
-            FailureKind::Memory => RunErrorKind::Memory,
-            FailureKind::Result => RunErrorKind::Result,
+            JobFailureKind::Source => RunErrorKind::Source,
+            JobFailureKind::Contract => RunErrorKind::Contract,
+            JobFailureKind::Raised => RunErrorKind::Raised,
+            JobFailureKind::Time => RunErrorKind::Time,
+            JobFailureKind::Memory => RunErrorKind::Memory,
+            JobFailureKind::Result => RunErrorKind::Result,
         };
         Self { kind, message: failure.message, code: failure.code, logs: Vec::new() }
     }
@@ -208,7 +208,7 @@ pub trait World: Send + Sync {
     /// deadline is paused.
     async fn answer(
         &self,
-        about: &str,
+        method: &str,
         arguments: Value,
         bytes: Vec<u8>,
     ) -> Result<(Value, Vec<u8>), Refusal>;
@@ -246,7 +246,7 @@ impl Engine {
             queue_max: settings.queue_max,
             idle_max: settings.idle_max,
             memory_bytes_max: settings.memory_bytes_max,
-            kept_bytes_max: KEPT_BYTES_MAX,
+            kept_bytes_max: REUSE_BYTES_MAX,
             depth_max: DEPTH_MAX,
         })?;
         Ok(Self { pool, pause_max })
@@ -264,58 +264,58 @@ impl Engine {
         &'a self,
         run: &'a ScriptRun,
         world: &'a dyn World,
-    ) -> BoxFuture<'a, Result<Completed, RunError>> {
+    ) -> BoxFuture<'a, Result<RunOutput, RunError>> {
         Box::pin(self.run_unboxed(run, world))
     }
 
-    async fn run_unboxed(&self, run: &ScriptRun, world: &dyn World) -> Result<Completed, RunError> {
+    async fn run_unboxed(&self, run: &ScriptRun, world: &dyn World) -> Result<RunOutput, RunError> {
         let mut logs = Vec::new();
         let stopped = || RunError::new(RunErrorKind::Stopped, "the engine was shut down");
         let outcome = tokio::select! {
-            outcome = self.run_on_some_worker(run, world, &mut logs) => outcome,
+            outcome = self.run_on_worker(run, world, &mut logs) => outcome,
             () = self.pool.closed() => Err(stopped()),
         };
         match outcome {
-            Ok(value) => Ok(Completed { value, logs }),
+            Ok(value) => Ok(RunOutput { value, logs }),
             Err(error) => Err(RunError { logs, ..error }),
         }
     }
 
-    async fn run_on_some_worker(
+    async fn run_on_worker(
         &self,
         run: &ScriptRun,
         world: &dyn World,
         logs: &mut Vec<LogLine>,
     ) -> Result<Value, RunError> {
         loop {
-            let mut lease = self.pool.lease(run.depth, run.deadline.into()).await.map_err(no_worker)?;
+            let mut lease = self.pool.lease(run.depth, run.deadline.into()).await.map_err(lease_failure)?;
             let started = Instant::now();
-            let broken = match converse(&mut lease.worker, run, world, self.pause_max, logs).await {
-                Ok(ended) => {
+            let error = match run_job(&mut lease.worker, run, world, self.pause_max, logs).await {
+                Ok(outcome) => {
                     lease.give_back(started.elapsed());
-                    return ended.map_err(RunError::from);
+                    return outcome.map_err(RunError::from);
                 }
-                Err(broken) => broken,
+                Err(error) => error,
             };
-            match broken {
+            match error {
                 // The worker exited while idle. The script did not start, so another worker may run it.
-                Broken::NotTaken => {}
-                Broken::TooLarge => {
+                ExchangeError::WorkerGone => {}
+                ExchangeError::JobTooLarge => {
                     lease.give_back(Duration::ZERO);
                     return Err(RunError::new(
                         RunErrorKind::Arguments,
                         format!("{}: the script and its arguments are too large", run.chunk_name),
                     ));
                 }
-                Broken::Late => return Err(late(run)),
-                Broken::Breach(breach) => {
-                    tracing::warn!("the worker of {} sent {breach}", run.chunk_name);
+                ExchangeError::DeadlineIgnored => return Err(deadline_ignored(run)),
+                ExchangeError::Violation(violation) => {
+                    tracing::warn!("the worker of {} sent {violation}", run.chunk_name);
                     return Err(RunError::new(
                         RunErrorKind::Crashed,
-                        format!("{}: the script's worker sent {breach}", run.chunk_name),
+                        format!("{}: the script's worker sent {violation}", run.chunk_name),
                     ));
                 }
-                Broken::Ended => return Err(crashed(lease, run).await),
+                ExchangeError::PipeClosed => return Err(worker_failure(lease, run).await),
             }
         }
     }
@@ -332,7 +332,7 @@ impl Engine {
     }
 }
 
-fn no_worker(why: LeaseError) -> RunError {
+fn lease_failure(why: LeaseError) -> RunError {
     let (kind, message) = match &why {
         LeaseError::Full => (RunErrorKind::Overloaded, String::from("too many scripts are waiting to run")),
         LeaseError::TooDeep => {
@@ -345,14 +345,14 @@ fn no_worker(why: LeaseError) -> RunError {
     RunError::new(kind, message)
 }
 
-fn late(run: &ScriptRun) -> RunError {
+fn deadline_ignored(run: &ScriptRun) -> RunError {
     RunError::new(
         RunErrorKind::Time,
         format!("{}: the script's time is over and it did not end by itself", run.chunk_name),
     )
 }
 
-async fn crashed(lease: WorkerLease, run: &ScriptRun) -> RunError {
+async fn worker_failure(lease: WorkerLease, run: &ScriptRun) -> RunError {
     let end = lease.worker.end().await;
     if end.is_out_of_memory() {
         return RunError::new(RunErrorKind::Memory, format!("{}: not enough memory", run.chunk_name));

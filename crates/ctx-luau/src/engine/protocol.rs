@@ -50,14 +50,14 @@ pub(crate) struct Bounds {
 
 /// The kind of host request that waits for a person. Meanwhile the deadline is paused, in the worker and in
 /// the parent.
-pub(crate) const ABOUT_PERSON: &str = "ask";
+pub(crate) const ASK_METHOD: &str = "ask";
 
 /// A host request: what a script needs from the parent process.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct HostRequest {
     /// Kind of request: `http.request`, `fs.read`, `fs.list`, `env.get`, `sleep`, `call`, `emit`, `progress`,
     /// `ask`.
-    pub(crate) about: String,
+    pub(crate) method: String,
     /// Arguments, as JSON text.
     pub(crate) arguments: Vec<u8>,
     /// Raw bytes, such as the body of an HTTP request.
@@ -66,7 +66,7 @@ pub(crate) struct Question {
 
 /// The response to a host request.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum HostResponse {
     /// A value as JSON text, and raw bytes.
     Value { json: Vec<u8>, bytes: Vec<u8> },
     /// The request failed; the script sees an error that it can catch.
@@ -80,17 +80,17 @@ pub(crate) enum Answer {
 
 /// The outcome of a run.
 #[derive(Debug)]
-pub(crate) enum Ending {
+pub(crate) enum JobOutcome {
     /// The result, as JSON text.
     Value(Vec<u8>),
     /// The run failed.
-    Failed(Failure),
+    Failed(JobFailure),
 }
 
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Failure {
-    pub(crate) kind: FailureKind,
+pub(crate) struct JobFailure {
+    pub(crate) kind: JobFailureKind,
     /// The message for people. It names the script and the line, and no absolute paths of this machine.
     pub(crate) message: String,
     /// The code of a failed host request whose error the script did not catch.
@@ -100,7 +100,7 @@ pub(crate) struct Failure {
 /// Kinds of failed runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum FailureKind {
+pub(crate) enum JobFailureKind {
     /// The source is invalid: a syntax error, bytecode, or too large.
     Source,
     /// The script does not define what its kind requires, or has no result or several.

@@ -1,8 +1,8 @@
 //! The worker process: a VM and a pipe, one script at a time.
 
-use super::protocol::{Answer, Ending, Failure, FailureKind, Job, Question};
-use super::{QUESTIONS_MAX, QUESTIONS_OPEN_MAX};
-use crate::vm::{Gone, LogLevel, Outside, Vm};
+use super::protocol::{HostRequest, HostResponse, Job, JobFailure, JobFailureKind, JobOutcome};
+use super::{OPEN_REQUESTS_MAX, REQUESTS_MAX};
+use crate::vm::{ChannelClosed, HostChannel, LogLevel, Vm};
 use ctx_worker::{Frame, FrameKind, LOG_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX, ParentGone, ParentPipe};
 use ctx_worker::{ProtocolViolation, log_budget, log_cost};
 use std::cell::{Cell, RefCell};
@@ -17,7 +17,7 @@ pub fn worker_main() -> ExitCode {
         read_time_zone();
         Vm::new().map_err(|error| error.to_string())
     };
-    ctx_worker::worker_main(prepare, |parent, vm| serve(&Rc::new(Pipe::new(parent)), vm))
+    ctx_worker::worker_main(prepare, |parent, vm| serve(&Rc::new(WorkerPipe::new(parent)), vm))
 }
 
 /// Loads the time zone's file, which the C library does once, at the first use of a local time. A sandboxed
@@ -29,7 +29,7 @@ fn read_time_zone() {
 }
 
 /// Runs scripts until the parent closes the pipe.
-fn serve(pipe: &Rc<Pipe>, mut vm: Vm) -> Result<(), String> {
+fn serve(pipe: &Rc<WorkerPipe>, mut vm: Vm) -> Result<(), String> {
     loop {
         let received = pipe.parent.receive(|frame| match frame.kind {
             FrameKind::Job => {
@@ -47,132 +47,134 @@ fn serve(pipe: &Rc<Pipe>, mut vm: Vm) -> Result<(), String> {
             Err(ParentGone) => return Ok(()),
         };
         pipe.begin_run(job.bounds.log_bytes);
-        let outside: Rc<dyn Outside> = Rc::clone(pipe) as Rc<dyn Outside>;
-        let ending = vm.run(&job, &source, outside);
-        if pipe.send_ending(&ending).is_err() {
+        let channel: Rc<dyn HostChannel> = Rc::clone(pipe) as Rc<dyn HostChannel>;
+        let outcome = vm.run(&job, &source, channel);
+        if pipe.send_outcome(&outcome).is_err() {
             return Ok(());
         }
         // Prepares the next run while nobody waits for it.
-        if vm.is_worn() {
+        if vm.needs_replacement() {
             vm = Vm::new().map_err(|error| error.to_string())?;
         } else {
-            vm.tidy();
+            vm.clean_up();
         }
     }
 }
 
 /// The pipe to the parent, and the host requests of the current run.
-struct Pipe {
+struct WorkerPipe {
     parent: ParentPipe,
     /// The number of this run's last host request. Responses for an earlier run arrive before the job of this
     /// run.
-    asked: Cell<u32>,
-    /// Number of requests that the parent is handling. `held_back` has those that wait because it is at its
-    /// maximum, and `refused` the errors of those that are never sent.
-    open: Cell<usize>,
-    held_back: RefCell<VecDeque<(u32, Question)>>,
-    refused: RefCell<VecDeque<(u32, Answer)>>,
+    last_request: Cell<u32>,
+    /// Number of requests that the parent is handling. `queued` has those that wait because it is at its
+    /// maximum, and `rejected` the errors of those that are never sent.
+    open_requests: Cell<usize>,
+    queued: RefCell<VecDeque<(u32, HostRequest)>>,
+    rejected: RefCell<VecDeque<(u32, HostResponse)>>,
     /// The rest of this run's log budget.
     log_left: Cell<usize>,
 }
 
-impl Pipe {
+impl WorkerPipe {
     fn new(parent: ParentPipe) -> Self {
-        let (asked, open, held_back, refused, log_left) = Default::default();
-        Self { parent, asked, open, held_back, refused, log_left }
+        let (last_request, open_requests, queued, rejected, log_left) = Default::default();
+        Self { parent, last_request, open_requests, queued, rejected, log_left }
     }
 
     fn begin_run(&self, log_bytes: usize) {
-        self.asked.set(0);
-        self.open.set(0);
-        self.held_back.take();
-        self.refused.take();
+        self.last_request.set(0);
+        self.open_requests.set(0);
+        self.queued.take();
+        self.rejected.take();
         self.log_left.set(log_budget(log_bytes));
     }
 
-    fn send(&self, frame: &Frame<'_>) -> Result<(), Gone> {
-        self.parent.send(frame).map_err(|ParentGone| Gone)
+    fn send(&self, frame: &Frame<'_>) -> Result<(), ChannelClosed> {
+        self.parent.send(frame).map_err(|ParentGone| ChannelClosed)
     }
 
-    fn send_ending(&self, ending: &Ending) -> Result<(), Gone> {
-        let failure = match ending {
-            Ending::Value(json) if json.len() <= PAYLOAD_BYTES_MAX => {
+    fn send_outcome(&self, outcome: &JobOutcome) -> Result<(), ChannelClosed> {
+        let failure = match outcome {
+            JobOutcome::Value(json) if json.len() <= PAYLOAD_BYTES_MAX => {
                 return self.send(&Frame { json, ..Frame::new(FrameKind::Done, 0) });
             }
-            Ending::Value(_) => &Failure {
-                kind: FailureKind::Result,
+            JobOutcome::Value(_) => &JobFailure {
+                kind: JobFailureKind::Result,
                 message: String::from("the result is too large"),
                 code: None,
             },
-            Ending::Failed(failure) => failure,
+            JobOutcome::Failed(failure) => failure,
         };
-        let json = serde_json::to_vec(failure).map_err(|_| Gone)?;
+        let json = serde_json::to_vec(failure).map_err(|_| ChannelClosed)?;
         self.send(&Frame { json: &json, ..Frame::new(FrameKind::Failed, 0) })
     }
 }
 
-impl Pipe {
-    fn send_question(&self, number: u32, question: &Question) -> Result<(), Gone> {
-        self.open.set(self.open.get() + 1);
+impl WorkerPipe {
+    fn write_request(&self, number: u32, request: &HostRequest) -> Result<(), ChannelClosed> {
+        self.open_requests.set(self.open_requests.get() + 1);
         self.send(&Frame {
-            name: &question.about,
-            json: &question.arguments,
-            bytes: &question.bytes,
+            name: &request.method,
+            json: &request.arguments,
+            bytes: &request.bytes,
             ..Frame::new(FrameKind::Question, number)
         })
     }
 }
 
-impl Outside for Pipe {
-    fn ask(&self, question: Question) -> Result<u32, Gone> {
-        let number = self.asked.get().saturating_add(1);
-        self.asked.set(number);
-        let size = question.about.len() + question.arguments.len() + question.bytes.len();
-        let refused = if size > PAYLOAD_BYTES_MAX {
+impl HostChannel for WorkerPipe {
+    fn send_request(&self, request: HostRequest) -> Result<u32, ChannelClosed> {
+        let number = self.last_request.get().saturating_add(1);
+        self.last_request.set(number);
+        let size = request.method.len() + request.arguments.len() + request.bytes.len();
+        let rejected = if size > PAYLOAD_BYTES_MAX {
             Some(("too_large", "a script cannot hand out so much at once"))
-        } else if number > QUESTIONS_MAX {
+        } else if number > REQUESTS_MAX {
             Some(("limit", "the script asked for too many things"))
         } else {
             None
         };
-        if let Some((code, message)) = refused {
+        if let Some((code, message)) = rejected {
             let (code, message) = (code.to_owned(), message.to_owned());
-            let answer = Answer::Failed { code, message, data: Vec::new() };
-            self.refused.borrow_mut().push_back((number, answer));
-        } else if self.open.get() >= QUESTIONS_OPEN_MAX {
-            self.held_back.borrow_mut().push_back((number, question));
+            let response = HostResponse::Failed { code, message, data: Vec::new() };
+            self.rejected.borrow_mut().push_back((number, response));
+        } else if self.open_requests.get() >= OPEN_REQUESTS_MAX {
+            self.queued.borrow_mut().push_back((number, request));
         } else {
-            self.send_question(number, &question)?;
+            self.write_request(number, &request)?;
         }
         Ok(number)
     }
 
-    fn next_answer(&self) -> Result<(u32, Answer), Gone> {
-        if let Some(refused) = self.refused.borrow_mut().pop_front() {
-            return Ok(refused);
+    fn next_response(&self) -> Result<(u32, HostResponse), ChannelClosed> {
+        if let Some(rejected) = self.rejected.borrow_mut().pop_front() {
+            return Ok(rejected);
         }
         let received = self.parent.receive(|frame| {
-            let answer = match frame.kind {
-                FrameKind::Answer => Answer::Value { json: frame.json.to_vec(), bytes: frame.bytes.to_vec() },
-                FrameKind::Refusal => Answer::Failed {
+            let response = match frame.kind {
+                FrameKind::Answer => {
+                    HostResponse::Value { json: frame.json.to_vec(), bytes: frame.bytes.to_vec() }
+                }
+                FrameKind::Refusal => HostResponse::Failed {
                     code: frame.name.to_owned(),
                     message: String::from_utf8_lossy(frame.bytes).into_owned(),
                     data: frame.json.to_vec(),
                 },
-                _ => return Err(Gone),
+                _ => return Err(ChannelClosed),
             };
-            Ok((frame.number, answer))
+            Ok((frame.number, response))
         });
-        let answered = received.map_err(|ParentGone| Gone)??;
-        self.open.set(self.open.get().saturating_sub(1));
-        let next = self.held_back.borrow_mut().pop_front();
-        if let Some((number, question)) = next {
-            self.send_question(number, &question)?;
+        let arrived = received.map_err(|ParentGone| ChannelClosed)??;
+        self.open_requests.set(self.open_requests.get().saturating_sub(1));
+        let next = self.queued.borrow_mut().pop_front();
+        if let Some((number, request)) = next {
+            self.write_request(number, &request)?;
         }
-        Ok(answered)
+        Ok(arrived)
     }
 
-    fn log(&self, level: LogLevel, message: &str) -> Result<(), Gone> {
+    fn log(&self, level: LogLevel, message: &str) -> Result<(), ChannelClosed> {
         let message = message.get(..message.floor_char_boundary(LOG_LINE_BYTES_MAX)).unwrap_or_default();
         let Some(left) = self.log_left.get().checked_sub(log_cost(message.as_bytes())) else {
             self.log_left.set(0);

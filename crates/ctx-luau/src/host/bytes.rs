@@ -1,7 +1,7 @@
 //! Native functions that only compute on bytes: base64, hashes, and parts of the string library.
 
-use crate::host::outward::{failed, string};
-use crate::vm::{NO_MEMORY, Slot};
+use crate::host::run_functions::{create_string, failure};
+use crate::vm::{CurrentRun, NO_MEMORY};
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
@@ -10,24 +10,26 @@ use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-/// Base64 with or without padding. [`standard`] converts text of the URL-safe alphabet before.
+/// Base64 with or without padding. [`to_standard_alphabet`] converts text of the URL-safe alphabet before.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
 /// Adds the functions to `host`.
-pub(super) fn add(lua: &Lua, host: &Table, slot: &Rc<Slot>) -> mlua::Result<()> {
+pub(super) fn add(lua: &Lua, host: &Table, current_run: &Rc<CurrentRun>) -> mlua::Result<()> {
     let encode = lua.create_function(|lua, bytes: Value| {
         with_bytes(lua, "base64.encode", &bytes, |lua, bytes| {
-            (true, string(lua, STANDARD.encode(bytes).as_bytes())?).into_lua_multi(lua)
+            (true, create_string(lua, STANDARD.encode(bytes).as_bytes())?).into_lua_multi(lua)
         })
     })?;
     host.raw_set("base64_encode", encode)?;
     let decode = lua.create_function(|lua, text: Value| {
-        with_bytes(lua, "base64.decode", &text, |lua, text| match LENIENT.decode(standard(text)) {
-            Ok(bytes) => (true, string(lua, &bytes)?).into_lua_multi(lua),
-            Err(error) => failed(lua, &format!("base64.decode: {error}")),
+        with_bytes(lua, "base64.decode", &text, |lua, text| {
+            match LENIENT.decode(to_standard_alphabet(text)) {
+                Ok(bytes) => (true, create_string(lua, &bytes)?).into_lua_multi(lua),
+                Err(error) => failure(lua, &format!("base64.decode: {error}")),
+            }
         })
     })?;
     host.raw_set("base64_decode", decode)?;
@@ -49,10 +51,10 @@ pub(super) fn add(lua: &Lua, host: &Table, slot: &Rc<Slot>) -> mlua::Result<()> 
     host.raw_set("hmac_sha256", hmac)?;
     host.raw_set("find", lua.create_function(find)?)?;
     host.raw_set("split", lua.create_function(split)?)?;
-    let runs = slot.clone();
+    let current = current_run.clone();
     let rep = lua.create_function(move |lua, (text, count, separator): (LuaString, f64, LuaString)| {
-        let most = runs.run().map_or(0, |run| run.bounds.memory_bytes);
-        rep(lua, &text.as_bytes(), count, &separator.as_bytes(), most)
+        let bytes_max = current.get().map_or(0, |run| run.bounds.memory_bytes);
+        rep(lua, &text.as_bytes(), count, &separator.as_bytes(), bytes_max)
     })?;
     host.raw_set("rep", rep)
 }
@@ -68,20 +70,20 @@ fn with_bytes(
         Value::Buffer(buffer) => then(lua, &buffer.to_vec()),
         Value::Integer(_) | Value::Number(_) => match lua.coerce_string(value.clone())? {
             Some(text) => then(lua, &text.as_bytes()),
-            None => failed(lua, &format!("{function}: expected a string")),
+            None => failure(lua, &format!("{function}: expected a string")),
         },
-        other => failed(lua, &format!("{function}: expected a string, got {}", other.type_name())),
+        other => failure(lua, &format!("{function}: expected a string, got {}", other.type_name())),
     }
 }
 
 /// The text in the standard alphabet, without white space.
-fn standard(text: &[u8]) -> Vec<u8> {
-    let letter = |byte: &u8| match byte {
+fn to_standard_alphabet(text: &[u8]) -> Vec<u8> {
+    let translate = |byte: &u8| match byte {
         b'-' => b'+',
         b'_' => b'/',
         other => *other,
     };
-    text.iter().filter(|byte| !byte.is_ascii_whitespace()).map(letter).collect()
+    text.iter().filter(|byte| !byte.is_ascii_whitespace()).map(translate).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -93,8 +95,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// `string.find` for plain text, in linear time.
-fn find(lua: &Lua, (text, wanted, init): (LuaString, LuaString, f64)) -> mlua::Result<MultiValue> {
-    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+fn find(lua: &Lua, (text, needle, init): (LuaString, LuaString, f64)) -> mlua::Result<MultiValue> {
+    let (text, needle) = (text.as_bytes(), needle.as_bytes());
     let length = text.len() as f64;
     // As in Lua: a negative `init` counts from the end, and the search begins at the first byte at the
     // earliest.
@@ -103,32 +105,32 @@ fn find(lua: &Lua, (text, wanted, init): (LuaString, LuaString, f64)) -> mlua::R
         return Value::Nil.into_lua_multi(lua);
     }
     let start = start as usize;
-    match memmem::find(&text[start..], &wanted) {
-        Some(at) => (start + at + 1, start + at + wanted.len()).into_lua_multi(lua),
+    match memmem::find(&text[start..], &needle) {
+        Some(at) => (start + at + 1, start + at + needle.len()).into_lua_multi(lua),
         None => Value::Nil.into_lua_multi(lua),
     }
 }
 
 fn split(lua: &Lua, (text, separator): (LuaString, LuaString)) -> mlua::Result<Table> {
     let (text, separator) = (text.as_bytes(), separator.as_bytes());
-    let pieces = lua.create_table()?;
+    let parts = lua.create_table()?;
     let (mut start, mut count) = (0, 0);
     for at in memmem::find_iter(&text, &separator) {
         count += 1;
-        pieces.raw_set(count, lua.create_string(&text[start..at])?)?;
+        parts.raw_set(count, lua.create_string(&text[start..at])?)?;
         start = at + separator.len();
     }
-    pieces.raw_set(count + 1, lua.create_string(&text[start..])?)?;
-    Ok(pieces)
+    parts.raw_set(count + 1, lua.create_string(&text[start..])?)?;
+    Ok(parts)
 }
 
-fn rep(lua: &Lua, text: &[u8], count: f64, separator: &[u8], most: usize) -> mlua::Result<MultiValue> {
+fn rep(lua: &Lua, text: &[u8], count: f64, separator: &[u8], bytes_max: usize) -> mlua::Result<MultiValue> {
     if count.is_nan() || count < 1.0 {
         return (true, "").into_lua_multi(lua);
     }
     let bytes = count * (text.len() + separator.len()) as f64;
-    if bytes > most as f64 {
-        return failed(lua, NO_MEMORY);
+    if bytes > bytes_max as f64 {
+        return failure(lua, NO_MEMORY);
     }
     let count = count as usize;
     let repeated = if separator.is_empty() {
@@ -138,5 +140,5 @@ fn rep(lua: &Lua, text: &[u8], count: f64, separator: &[u8], most: usize) -> mlu
         repeated.extend_from_slice(text);
         repeated
     };
-    (true, string(lua, &repeated)?).into_lua_multi(lua)
+    (true, create_string(lua, &repeated)?).into_lua_multi(lua)
 }

@@ -1,6 +1,6 @@
 //! Agents defined by a script.
 
-use super::{GRACE, Script, Told, deadline, type_name};
+use super::{GRACE, Script, ScriptDefinition, call_deadline, type_name};
 use crate::engine::Entry;
 use crate::scripts::ScriptProblem;
 use crate::world::ScriptWorld;
@@ -21,21 +21,21 @@ pub(crate) struct ScriptAgent {
 
 impl ScriptAgent {
     /// The agent that a script defines.
-    pub(crate) fn new(script: Script, told: &Told) -> Result<Self, ScriptProblem> {
-        let wrong = |message: String| told.problem(&message);
+    pub(crate) fn new(script: Script, definition: &ScriptDefinition) -> Result<Self, ScriptProblem> {
+        let problem = |message: String| definition.problem(&message);
         let spec = AgentSpec {
             name: script.name().to_owned(),
             title: None,
-            description: told.text("description")?.unwrap_or_default(),
-            tools: texts(told.table.get("tools"), "agent.tools").map_err(wrong)?,
+            description: definition.text_field("description")?.unwrap_or_default(),
+            tools: texts(definition.table.get("tools"), "agent.tools").map_err(problem)?,
             source: AgentSource::Lua,
-            arguments: arguments_of(told.table.get("arguments")).map_err(wrong)?,
+            arguments: parse_arguments(definition.table.get("arguments")).map_err(problem)?,
         };
         Ok(Self { script, spec: Arc::new(spec) })
     }
 
-    fn bound(&self) -> Duration {
-        self.script.timeout(self.script.inner.limits.timeout)
+    fn time_limit(&self) -> Duration {
+        self.script.timeout(self.script.runtime.limits.timeout)
     }
 }
 
@@ -48,17 +48,17 @@ impl Agent for ScriptAgent {
     async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError> {
         let arguments = vec![Value::Object(arguments), self.script.config()];
         let mut run = self.script.run(Entry::Agent, arguments);
-        run.deadline = deadline(call, self.bound());
+        run.deadline = call_deadline(call, self.time_limit());
         run.depth = call.depth();
         let world = ScriptWorld::of_call(&self.script, call);
-        let completed = self.script.inner.engine.run(&run, &world).await;
+        let completed = self.script.runtime.engine.run(&run, &world).await;
         let value = completed.map_err(|error| error.into_tool_error(call))?.value;
-        prompt_of(value, &self.spec.tools)
+        parse_prompt(value, &self.spec.tools)
             .map_err(|message| ToolError::new(ErrorKind::Tool, format!("{}: {message}", self.script.shown)))
     }
 
     fn timeout(&self) -> Option<Duration> {
-        Some(self.bound())
+        Some(self.time_limit())
     }
 
     fn grace(&self) -> Duration {
@@ -68,10 +68,10 @@ impl Agent for ScriptAgent {
 
 /// Converts the result of `agent.resolve`: instructions alone, or a table that may also have tools and
 /// messages.
-fn prompt_of(value: Value, usual_tools: &[String]) -> Result<Prompt, String> {
+fn parse_prompt(value: Value, default_tools: &[String]) -> Result<Prompt, String> {
     let fields = match value {
         Value::String(system) => {
-            return Ok(Prompt { system, tools: usual_tools.to_vec(), messages: Vec::new() });
+            return Ok(Prompt { system, tools: default_tools.to_vec(), messages: Vec::new() });
         }
         Value::Object(fields) => fields,
         other => {
@@ -87,15 +87,16 @@ fn prompt_of(value: Value, usual_tools: &[String]) -> Result<Prompt, String> {
         Some(other) => return Err(format!("`system` must be a string, it is {}", type_name(other))),
     };
     let tools = match fields.get("tools") {
-        None => usual_tools.to_vec(),
-        given => texts(given, "tools")?,
+        None => default_tools.to_vec(),
+        list => texts(list, "tools")?,
     };
     let messages = list(fields.get("messages"), "messages")?;
-    let messages = messages.iter().enumerate().map(|(position, message)| message_of(message, position + 1));
+    let messages =
+        messages.iter().enumerate().map(|(position, message)| parse_message(message, position + 1));
     Ok(Prompt { system, tools, messages: messages.collect::<Result<_, _>>()? })
 }
 
-fn message_of(message: &Value, position: usize) -> Result<Message, String> {
+fn parse_message(message: &Value, position: usize) -> Result<Message, String> {
     let text = |field: &str| message.get(field).and_then(Value::as_str);
     let role = match text("role") {
         Some("user") => Role::User,
@@ -115,7 +116,7 @@ fn message_of(message: &Value, position: usize) -> Result<Message, String> {
     Ok(Message { role, content })
 }
 
-fn arguments_of(declared: Option<&Value>) -> Result<Vec<AgentArgument>, String> {
+fn parse_arguments(declared: Option<&Value>) -> Result<Vec<AgentArgument>, String> {
     let mut arguments: Vec<AgentArgument> = Vec::new();
     for (position, declared) in list(declared, "agent.arguments")?.iter().enumerate() {
         let place = format!("agent.arguments[{}]", position + 1);

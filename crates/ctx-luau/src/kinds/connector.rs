@@ -5,10 +5,10 @@
 //! nothing, logs an error or emits an item without a `source_id` may be incomplete: it deletes no unlisted
 //! documents, like a scan that fails.
 
-use super::item::{BadItem, changes};
-use super::{Script, Told};
+use super::item::{InvalidItem, parse_item};
+use super::{Script, ScriptDefinition};
 use crate::engine::{Entry, Refusal, RunError, RunErrorKind};
-use crate::scripts::{Inner, ScriptProblem};
+use crate::scripts::{ScriptProblem, ScriptRuntime};
 use crate::vm::LogLevel;
 use crate::world::ScriptWorld;
 use async_trait::async_trait;
@@ -29,24 +29,24 @@ pub(crate) struct ScriptConnector {
 
 impl ScriptConnector {
     /// The connector that a script defines.
-    pub(crate) fn new(script: Script, told: &Told) -> Result<Self, ScriptProblem> {
-        let complete = match told.table.get("complete") {
+    pub(crate) fn new(script: Script, definition: &ScriptDefinition) -> Result<Self, ScriptProblem> {
+        let complete = match definition.table.get("complete") {
             None | Some(Value::Null) => true,
             Some(Value::Bool(complete)) => *complete,
-            Some(_) => return Err(told.problem("connector.complete must be true or false")),
+            Some(_) => return Err(definition.problem("connector.complete must be true or false")),
         };
         Ok(Self { script, complete })
     }
 
-    fn bound(&self) -> Duration {
-        self.script.timeout(self.script.inner.limits.connector_timeout)
+    fn time_limit(&self) -> Duration {
+        self.script.timeout(self.script.runtime.limits.connector_timeout)
     }
 
     fn unavailable(&self, error: RunError) -> SourceError {
         let shown = &self.script.shown;
         SourceError::Unavailable(match error.kind {
             RunErrorKind::Time => {
-                format!("{shown}: the scan timed out after {} seconds", self.bound().as_secs_f64())
+                format!("{shown}: the scan timed out after {} seconds", self.time_limit().as_secs_f64())
             }
             _ => error.message,
         })
@@ -57,16 +57,17 @@ impl ScriptConnector {
 impl Connector for ScriptConnector {
     async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
         // An unreadable cursor was not issued here: the scan starts from the beginning.
-        let began_at = cursor.and_then(|Cursor(text)| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
-        let uses_cursor = !began_at.is_null();
-        let limits = &self.script.inner.limits;
-        let mut run = self.script.run(Entry::Connector, vec![self.script.config(), began_at]);
-        run.deadline = Instant::now() + self.bound();
+        let start_cursor =
+            cursor.and_then(|Cursor(text)| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
+        let uses_cursor = !start_cursor.is_null();
+        let limits = &self.script.runtime.limits;
+        let mut run = self.script.run(Entry::Connector, vec![self.script.config(), start_cursor]);
+        run.deadline = Instant::now() + self.time_limit();
         run.memory_bytes = limits.connector_memory_bytes;
-        let emitter = Emitter::new(sink, &self.script.inner);
+        let emitter = Emitter::new(sink, &self.script.runtime);
         let completed = {
             let world = ScriptWorld::of_sync(&self.script, &emitter);
-            self.script.inner.engine.run(&run, &world).await
+            self.script.runtime.engine.run(&run, &world).await
         };
         if emitter.closed.load(Ordering::Relaxed) {
             return Err(SourceError::Closed(ctx_core::SinkClosed));
@@ -76,7 +77,7 @@ impl Connector for ScriptConnector {
             self.unavailable(error)
         })?;
         let cursor = completed.value.get("cursor").filter(|cursor| !cursor.is_null());
-        let complete = self.complete && !uses_cursor && cursor.is_none() && emitter.named_all();
+        let complete = self.complete && !uses_cursor && cursor.is_none() && emitter.lists_everything();
         Ok(Pulled {
             cursor: cursor.map(|cursor| Cursor(cursor.to_string())),
             listing: if complete { Listing::Complete } else { Listing::Partial },
@@ -85,12 +86,13 @@ impl Connector for ScriptConnector {
 
     async fn check(&self) -> Result<(), SourceError> {
         let Some(settings) = &self.script.settings else { return Ok(()) };
-        let script = Script::read(&self.script.inner, settings).await;
-        let told = match script {
+        let script = Script::read(&self.script.runtime, settings).await;
+        let definition = match script {
             Ok(script) => script.describe().await,
             Err(problem) => Err(problem),
         };
-        told.and_then(|told| told.must_be(super::Kind::Connector, &settings.name))
+        definition
+            .and_then(|definition| definition.check_contract(super::ScriptKind::Connector, &settings.name))
             .map_err(|problem| SourceError::Unavailable(problem.message))
     }
 }
@@ -101,35 +103,36 @@ pub(crate) struct Emitter<'a> {
     document_bytes_max: usize,
     pub(crate) redactor: Redactor,
     /// Number of items received.
-    taken: AtomicU64,
+    received: AtomicU64,
     /// Number of changes other than deletions.
-    named: AtomicU64,
+    changes_sent: AtomicU64,
     /// Whether the scan may have missed an existing item.
-    doubtful: AtomicBool,
+    may_be_incomplete: AtomicBool,
     /// Whether the sync has ended and accepts no more changes.
     closed: AtomicBool,
 }
 
 impl<'a> Emitter<'a> {
-    fn new(sink: &'a Sink, scripts: &Inner) -> Self {
+    fn new(sink: &'a Sink, scripts: &ScriptRuntime) -> Self {
         Self {
             sink,
             document_bytes_max: scripts.limits.document_bytes,
             redactor: scripts.redactor.clone(),
-            taken: AtomicU64::new(0),
-            named: AtomicU64::new(0),
-            doubtful: AtomicBool::new(false),
+            received: AtomicU64::new(0),
+            changes_sent: AtomicU64::new(0),
+            may_be_incomplete: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }
     }
 
     /// Sends one item to the sync; waits while the sync's queue is full.
     pub(crate) async fn emit(&self, item: Value) -> Result<(), Refusal> {
-        let position = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
-        let changes = changes(item, self.document_bytes_max).unwrap_or_else(|bad| self.bad(bad, position));
+        let position = self.received.fetch_add(1, Ordering::Relaxed) + 1;
+        let changes = parse_item(item, self.document_bytes_max)
+            .unwrap_or_else(|invalid| self.report_invalid(invalid, position));
         for change in changes {
             if !matches!(change, Change::Delete { .. }) {
-                self.named.fetch_add(1, Ordering::Relaxed);
+                self.changes_sent.fetch_add(1, Ordering::Relaxed);
             }
             if self.sink.send(change).await.is_err() {
                 self.closed.store(true, Ordering::Relaxed);
@@ -140,26 +143,26 @@ impl<'a> Emitter<'a> {
     }
 
     /// Reports an invalid item as unreadable; its stored document stays unchanged.
-    fn bad(&self, bad: BadItem, position: u64) -> Vec<Change> {
-        let reason = self.redactor.text(bad.reason);
-        match bad.source_id {
+    fn report_invalid(&self, invalid: InvalidItem, position: u64) -> Vec<Change> {
+        let reason = self.redactor.text(invalid.reason);
+        match invalid.source_id {
             Some(source_id) => vec![Change::Unreadable { source_id, reason }],
             None => {
                 // Any stored document may be this item, so the scan must not delete unlisted ones.
-                self.doubtful.store(true, Ordering::Relaxed);
+                self.may_be_incomplete.store(true, Ordering::Relaxed);
                 vec![Change::Unreadable { source_id: format!("(item {position})"), reason }]
             }
         }
     }
 
     /// Notes a log line: a scan that logs an error is not complete.
-    pub(crate) fn hear(&self, level: LogLevel) {
+    pub(crate) fn note_log_level(&self, level: LogLevel) {
         if level == LogLevel::Error {
-            self.doubtful.store(true, Ordering::Relaxed);
+            self.may_be_incomplete.store(true, Ordering::Relaxed);
         }
     }
 
-    fn named_all(&self) -> bool {
-        self.named.load(Ordering::Relaxed) > 0 && !self.doubtful.load(Ordering::Relaxed)
+    fn lists_everything(&self) -> bool {
+        self.changes_sent.load(Ordering::Relaxed) > 0 && !self.may_be_incomplete.load(Ordering::Relaxed)
     }
 }

@@ -24,30 +24,30 @@ pub(crate) fn fit_empty(schema: &Value, value: &mut Value) {
 /// a body that is given in place of all arguments.
 pub(crate) fn fit_body(schema: &Value, body: &BodyArgument, value: &mut Value) {
     let properties = schema.get("properties").and_then(Value::as_object);
-    let of_body = properties.and_then(|properties| properties.get(&body.name));
-    let (Some(properties), Some(of_body)) = (properties, of_body) else { return };
+    let body_schema = properties.and_then(|properties| properties.get(&body.name));
+    let (Some(properties), Some(body_schema)) = (properties, body_schema) else { return };
     match value {
-        Value::Object(given) if given.is_empty() => {
+        Value::Object(arguments) if arguments.is_empty() => {
             let required = schema.get("required").and_then(Value::as_array);
             let is_required = required.is_some_and(|names| names.iter().any(|name| *name == *body.name));
             if is_required && properties.len() == 1 {
-                EmptyFitter::new(schema).fit(of_body, value, 0);
+                EmptyFitter::new(schema).fit(body_schema, value, 0);
             }
         }
-        Value::Object(given) if body.has_fields && !given.contains_key(&body.name) => {
+        Value::Object(arguments) if body.has_fields && !arguments.contains_key(&body.name) => {
             let (parameters, fields): (Map<String, Value>, Map<String, Value>) =
-                std::mem::take(given).into_iter().partition(|(name, _)| properties.contains_key(name));
-            *given = parameters;
+                std::mem::take(arguments).into_iter().partition(|(name, _)| properties.contains_key(name));
+            *arguments = parameters;
             let mut fields = Value::Object(fields);
             // Without further fields there is no body, rather than an empty one.
             if fields != Value::Object(Map::new()) {
-                EmptyFitter::new(schema).fit(of_body, &mut fields, 0);
+                EmptyFitter::new(schema).fit(body_schema, &mut fields, 0);
             }
             if let Value::Object(fields) = fields {
-                given.extend(fields);
+                arguments.extend(fields);
             }
         }
-        Value::Array(_) => EmptyFitter::new(schema).fit(of_body, value, 0),
+        Value::Array(_) => EmptyFitter::new(schema).fit(body_schema, value, 0),
         _ => {}
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn fitted(schema: Value, mut value: Value) -> Value {
+    fn fit(schema: Value, mut value: Value) -> Value {
         fit_empty(&schema, &mut value);
         value
     }
@@ -135,7 +135,7 @@ mod tests {
             definitions.insert(format!("d{level}"), json!({"allOf": [next, next]}));
         }
         let schema = json!({"$ref": "#/$defs/d0", "$defs": definitions});
-        assert_eq!(fitted(schema, json!({"a": {}})), json!({"a": {}}));
+        assert_eq!(fit(schema, json!({"a": {}})), json!({"a": {}}));
     }
 
     #[test]
@@ -150,14 +150,14 @@ mod tests {
         assert!(steps(json!({}), Value::Object(fields)) > 1_000);
         let after = json!({"a": vec![0; 1_000_000], "tags": {}});
         let schema = json!({"properties": {"a": {"items": {}}, "tags": {"type": "array"}}});
-        assert_eq!(fitted(schema, after)["tags"], json!([]));
+        assert_eq!(fit(schema, after)["tags"], json!([]));
     }
 
     #[test]
     fn an_empty_table_becomes_a_list_where_the_schema_says_so() {
-        assert_eq!(fitted(json!({"type": "array"}), json!({})), json!([]));
-        assert_eq!(fitted(json!({"type": "object"}), json!({})), json!({}));
-        assert_eq!(fitted(json!({}), json!({})), json!({}));
+        assert_eq!(fit(json!({"type": "array"}), json!({})), json!([]));
+        assert_eq!(fit(json!({"type": "object"}), json!({})), json!({}));
+        assert_eq!(fit(json!({}), json!({})), json!({}));
         let schema = json!({
             "properties": {
                 "tags": {"type": ["array", "null"]},
@@ -168,14 +168,14 @@ mod tests {
             "$defs": {"deep": {"items": {"type": "array"}}},
         });
         assert_eq!(
-            fitted(schema, json!({"tags": {}, "deep": [{}, {"a": 1}], "either": {}, "any": {}, "other": {}})),
+            fit(schema, json!({"tags": {}, "deep": [{}, {"a": 1}], "either": {}, "any": {}, "other": {}})),
             json!({"tags": [], "deep": [[], {"a": 1}], "either": [], "any": {}, "other": {}})
         );
     }
 
     #[test]
     fn a_schema_that_refers_to_itself_ends() {
-        assert_eq!(fitted(json!({"$ref": "#"}), json!({"a": {}})), json!({"a": {}}));
+        assert_eq!(fit(json!({"$ref": "#"}), json!({"a": {}})), json!({"a": {}}));
     }
 
     proptest! {
@@ -186,7 +186,7 @@ mod tests {
                 value = json!({ name: value });
             }
             let schema = json!({ "type": "array", "additionalProperties": { "type": "array" } });
-            prop_assert_eq!(fitted(schema, value.clone()), value);
+            prop_assert_eq!(fit(schema, value.clone()), value);
         }
     }
 }

@@ -29,11 +29,11 @@ impl RunError {
             | RunErrorKind::Crashed => ErrorKind::Tool,
         };
         let logs = self.logs.into_iter().map(LogLine::from).collect();
-        let mut told = ToolError::new(kind, self.message).with_logs(logs);
+        let mut error = ToolError::new(kind, self.message).with_logs(logs);
         if let Some(why) = self.code.as_deref().and_then(Unanswered::from_code) {
-            told = told.with_unanswered(why);
+            error = error.with_unanswered(why);
         }
-        if kind == ErrorKind::Overloaded { told.retry_after(RETRY_AFTER) } else { told }
+        if kind == ErrorKind::Overloaded { error.retry_after(RETRY_AFTER) } else { error }
     }
 }
 

@@ -30,16 +30,16 @@ impl InlineAgent {
 
     /// Substitutes arguments in the instructions, in one pass: placeholders in the value of an argument are
     /// not expanded.
-    fn system(&self, given: &Map<String, Value>) -> String {
+    fn system(&self, arguments: &Map<String, Value>) -> String {
         let mut system = String::with_capacity(self.system_prompt.len());
         let mut rest = self.system_prompt.as_str();
         while let Some((before, after)) = rest.split_once("{{") {
             system.push_str(before);
-            let placed = after.split_once("}}").and_then(|(name, after)| {
+            let substitution = after.split_once("}}").and_then(|(name, after)| {
                 let declared = self.spec.arguments.iter().find(|argument| argument.name == name.trim())?;
-                Some((given.get(&declared.name), after))
+                Some((arguments.get(&declared.name), after))
             });
-            rest = match placed {
+            rest = match substitution {
                 Some((value, after)) => {
                     system.push_str(&value.map_or_else(String::new, text));
                     after
@@ -91,7 +91,10 @@ mod tests {
         let arguments = vec![argument("service"), argument("severity"), argument("gone")];
         let agent = InlineAgent::new("a".into(), String::new(), Vec::new(), prompt.to_owned())
             .with_arguments(arguments);
-        let given = json!({"service": "{{severity}}", "severity": 1, "other": "x"});
-        assert_eq!(agent.system(given.as_object().unwrap()), "{{severity}} is 1; {{other}} {{ {{severity}}");
+        let arguments = json!({"service": "{{severity}}", "severity": 1, "other": "x"});
+        assert_eq!(
+            agent.system(arguments.as_object().unwrap()),
+            "{{severity}} is 1; {{other}} {{ {{severity}}"
+        );
     }
 }

@@ -14,7 +14,7 @@ const SECONDS_MAX: f64 = 1e11;
 
 /// An invalid item.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct BadItem {
+pub(super) struct InvalidItem {
     /// The id of the document, if it is known.
     pub(super) source_id: Option<String>,
     /// The error message.
@@ -22,43 +22,43 @@ pub(super) struct BadItem {
 }
 
 /// The changes in an item: one document, or deletions.
-pub(super) fn changes(item: Value, document_bytes_max: usize) -> Result<Vec<Change>, BadItem> {
-    let unnamed = |reason: String| BadItem { source_id: None, reason };
+pub(super) fn parse_item(item: Value, document_bytes_max: usize) -> Result<Vec<Change>, InvalidItem> {
+    let without_id = |reason: String| InvalidItem { source_id: None, reason };
     let Value::Object(mut fields) = item else {
-        return Err(unnamed(format!("an item must be a table, it is {}", type_name(&item))));
+        return Err(without_id(format!("an item must be a table, it is {}", type_name(&item))));
     };
     match fields.remove("deleted") {
         None | Some(Value::Null | Value::Bool(false)) => {}
         Some(Value::Bool(true)) => {
-            return Ok(vec![Change::Delete { source_id: source_id(&fields).map_err(unnamed)? }]);
+            return Ok(vec![Change::Delete { source_id: source_id(&fields).map_err(without_id)? }]);
         }
-        Some(deleted) => return gone(deleted).map_err(unnamed),
+        Some(deleted) => return deletions(deleted).map_err(without_id),
     }
-    let told = fields.get("unfit").and_then(Value::as_str).map(str::to_owned);
-    let source_id = source_id(&fields).map_err(|reason| unnamed(told.clone().unwrap_or(reason)))?;
-    if let Some(reason) = told {
-        return Err(BadItem { source_id: Some(source_id), reason });
+    let reported = fields.get("unfit").and_then(Value::as_str).map(str::to_owned);
+    let source_id = source_id(&fields).map_err(|reason| without_id(reported.clone().unwrap_or(reason)))?;
+    if let Some(reason) = reported {
+        return Err(InvalidItem { source_id: Some(source_id), reason });
     }
     match document(source_id.clone(), fields, document_bytes_max) {
         Ok(document) => Ok(vec![Change::Upsert(Box::new(document))]),
-        Err(reason) => Err(BadItem { source_id: Some(source_id), reason }),
+        Err(reason) => Err(InvalidItem { source_id: Some(source_id), reason }),
     }
 }
 
-fn gone(deleted: Value) -> Result<Vec<Change>, String> {
+fn deletions(deleted: Value) -> Result<Vec<Change>, String> {
     let ids = match deleted {
         Value::Array(ids) => ids,
         Value::Object(fields) if fields.is_empty() => Vec::new(),
         one => vec![one],
     };
-    let gone = ids.iter().map(|id| plain(id).map(|source_id| Change::Delete { source_id }));
-    gone.collect::<Option<_>>().ok_or_else(|| "`deleted` must be a list of source_ids".to_owned())
+    let deletions = ids.iter().map(|id| scalar_text(id).map(|source_id| Change::Delete { source_id }));
+    deletions.collect::<Option<_>>().ok_or_else(|| "`deleted` must be a list of source_ids".to_owned())
 }
 
 fn source_id(fields: &Map<String, Value>) -> Result<String, String> {
     let id = match fields.get("source_id") {
         None | Some(Value::Null) => return Err("`source_id` is missing".to_owned()),
-        Some(value) => plain(value),
+        Some(value) => scalar_text(value),
     };
     match id {
         Some(id) if !id.is_empty() && id.len() <= SOURCE_ID_BYTES_MAX => Ok(id),
@@ -81,7 +81,7 @@ fn document(
     }
     let text = |field: &str| match fields.get(field) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => match plain(value) {
+        Some(value) => match scalar_text(value) {
             Some(text) => Ok(Some(text).filter(|text| !text.is_empty())),
             None => Err(format!("`{field}` must be a string, it is {}", type_name(value))),
         },
@@ -122,37 +122,37 @@ fn metadata(fields: &Map<String, Value>) -> Result<Map<String, Value>, String> {
 }
 
 fn tags(value: Option<&Value>) -> Result<Vec<String>, String> {
-    let wrong = || "`tags` must be a list of strings".to_owned();
+    let invalid = || "`tags` must be a list of strings".to_owned();
     match value {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Object(fields)) if fields.is_empty() => Ok(Vec::new()),
         Some(Value::String(tag)) => Ok(vec![tag.clone()]),
-        Some(Value::Array(tags)) => tags.iter().map(plain).collect::<Option<_>>().ok_or_else(wrong),
-        Some(_) => Err(wrong()),
+        Some(Value::Array(tags)) => tags.iter().map(scalar_text).collect::<Option<_>>().ok_or_else(invalid),
+        Some(_) => Err(invalid()),
     }
 }
 
 /// Parses a date: RFC 3339, ISO 8601 without a zone, RFC 2822 or Unix time.
 fn timestamp(value: &Value) -> Option<Timestamp> {
     match value {
-        Value::Number(number) => unix(number),
+        Value::Number(number) => unix_timestamp(number),
         Value::String(text) => {
             let text = text.trim();
             // A time without a zone is in UTC.
-            let civil =
+            let local_time =
                 || text.parse::<DateTime>().ok().or_else(|| Some(text.parse::<civil::Date>().ok()?.into()));
             let number = || text.parse::<Number>().ok();
             text.parse::<Timestamp>()
                 .ok()
-                .or_else(|| civil()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp()))
+                .or_else(|| local_time()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp()))
                 .or_else(|| jiff::fmt::rfc2822::parse(text).ok().map(|zoned| zoned.timestamp()))
-                .or_else(|| unix(&number()?))
+                .or_else(|| unix_timestamp(&number()?))
         }
         _ => None,
     }
 }
 
-fn unix(number: &Number) -> Option<Timestamp> {
+fn unix_timestamp(number: &Number) -> Option<Timestamp> {
     let seconds = number.as_f64()?;
     let milliseconds = if seconds.abs() > SECONDS_MAX { seconds } else { seconds * 1000.0 };
     if !milliseconds.is_finite() || milliseconds.abs() > i64::MAX as f64 {
@@ -162,7 +162,7 @@ fn unix(number: &Number) -> Option<Timestamp> {
 }
 
 /// A string, or a number as a string.
-fn plain(value: &Value) -> Option<String> {
+fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -177,7 +177,7 @@ mod tests {
     use serde_json::json;
 
     fn one(item: Value) -> Document {
-        match changes(item, 1_000).unwrap().remove(0) {
+        match parse_item(item, 1_000).unwrap().remove(0) {
             Change::Upsert(document) => *document,
             other => panic!("{other:?}"),
         }
@@ -221,16 +221,16 @@ mod tests {
 
     #[test]
     fn deletions_are_named_in_a_list_or_by_an_item() {
-        let gone = |item: Value| changes(item, 10).unwrap();
+        let deletions = |item: Value| parse_item(item, 10).unwrap();
         let delete = |id: &str| Change::Delete { source_id: id.to_owned() };
-        assert_eq!(gone(json!({"deleted": ["a", 2]})), [delete("a"), delete("2")]);
-        assert_eq!(gone(json!({"deleted": "a"})), [delete("a")]);
-        assert_eq!(gone(json!({"source_id": "a", "deleted": true})), [delete("a")]);
-        assert_eq!(gone(json!({"deleted": {}})), []);
+        assert_eq!(deletions(json!({"deleted": ["a", 2]})), [delete("a"), delete("2")]);
+        assert_eq!(deletions(json!({"deleted": "a"})), [delete("a")]);
+        assert_eq!(deletions(json!({"source_id": "a", "deleted": true})), [delete("a")]);
+        assert_eq!(deletions(json!({"deleted": {}})), []);
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_the_document_it_concerns() {
+    fn invalid_items_are_reported_with_their_document() {
         for (item, id, part) in [
             (json!(1), None, "must be a table"),
             (json!({"body": "x"}), None, "`source_id` is missing"),
@@ -246,9 +246,9 @@ mod tests {
             (json!({"source_id": "a", "unfit": "why"}), Some("a"), "why"),
             (json!({"source_id": null, "unfit": "why"}), None, "why"),
         ] {
-            let bad = changes(item.clone(), 10).unwrap_err();
-            assert_eq!(bad.source_id.as_deref(), id, "{item}");
-            assert!(bad.reason.contains(part), "{item}: {}", bad.reason);
+            let invalid = parse_item(item.clone(), 10).unwrap_err();
+            assert_eq!(invalid.source_id.as_deref(), id, "{item}");
+            assert!(invalid.reason.contains(part), "{item}: {}", invalid.reason);
         }
     }
 

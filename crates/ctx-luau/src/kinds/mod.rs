@@ -14,7 +14,7 @@ pub(crate) use agent::ScriptAgent;
 pub(crate) use connector::{Emitter, ScriptConnector};
 pub(crate) use empty::{fit_body, fit_empty};
 pub use inline::InlineAgent;
-pub(crate) use script::{Kind, Script, Told, deadline, servers};
+pub(crate) use script::{Script, ScriptDefinition, ScriptKind, call_deadline, provider_globals};
 pub(crate) use tool::ScriptTool;
 
 use crate::vm::LogLevel;
@@ -26,8 +26,8 @@ use std::time::Duration;
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// Number of parameters or arguments that a script declares.
-pub(crate) fn declared(told: &Told) -> usize {
-    parameters::count(&told.table)
+pub(crate) fn declared_parameters(definition: &ScriptDefinition) -> usize {
+    parameters::count(&definition.table)
 }
 
 /// Converts a log level to that of `tracing`.

@@ -1,10 +1,10 @@
 //! [`Script`]: the source of one script, the definition that it declares, and its runs.
 
 use crate::engine::{Entry, RunErrorKind, ScriptRun};
-use crate::host::{HOST_APIS, SERVER_PREFIX};
-use crate::scripts::{Inner, ScriptProblem, ScriptSettings};
-use crate::vm::LANGUAGE;
-use crate::world::{AllowedHosts, NoWorld};
+use crate::host::{HOST_APIS, PROVIDER_PREFIX};
+use crate::scripts::{ScriptProblem, ScriptRuntime, ScriptSettings};
+use crate::vm::LANGUAGE_GLOBALS;
+use crate::world::{AllowedHosts, DeniedWorld};
 use ctx_core::{BuiltinProvider, Call, Catalog, Identifier};
 use memchr::memmem;
 use serde::Deserialize;
@@ -20,13 +20,13 @@ const DESCRIBE_TIME: Duration = Duration::from_secs(10);
 
 /// The kinds of configured script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ScriptKind {
     Tool,
     Connector,
     Agent,
 }
 
-impl Kind {
+impl ScriptKind {
     /// The global that the script defines, the function that it must have, and that function's signature.
     fn contract(self) -> (&'static str, &'static str, &'static str) {
         match self {
@@ -39,7 +39,7 @@ impl Kind {
 
 /// A script whose source was read, and which can run any number of times.
 pub(crate) struct Script {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) runtime: Arc<ScriptRuntime>,
     /// The script's name in error messages.
     pub(crate) shown: String,
     /// The directory of the script's file; `None` for a script sent to `execute`.
@@ -51,11 +51,14 @@ pub(crate) struct Script {
 
 impl Script {
     /// Reads a configured script.
-    pub(crate) async fn read(inner: &Arc<Inner>, settings: &ScriptSettings) -> Result<Self, ScriptProblem> {
+    pub(crate) async fn read(
+        runtime: &Arc<ScriptRuntime>,
+        settings: &ScriptSettings,
+    ) -> Result<Self, ScriptProblem> {
         let ScriptSettings { path, shown, .. } = settings;
         let allowed_hosts = AllowedHosts::new(&settings.allow_hosts)
             .map_err(|error| problem(shown, &format!("allow_hosts: {error}")))?;
-        let (file, bytes_max) = (path.clone(), inner.limits.source_bytes);
+        let (file, bytes_max) = (path.clone(), runtime.limits.source_bytes);
         let read = tokio::task::spawn_blocking(move || read_bounded(&file, bytes_max)).await;
         let source = match read {
             Ok(Ok(source)) => source,
@@ -63,7 +66,7 @@ impl Script {
             Err(_) => return Err(problem(shown, "the script cannot be read")),
         };
         Ok(Self {
-            inner: inner.clone(),
+            runtime: runtime.clone(),
             shown: shown.clone(),
             directory: path.parent().map(Path::to_path_buf),
             allowed_hosts,
@@ -73,9 +76,9 @@ impl Script {
     }
 
     /// A script sent to `execute`.
-    pub(crate) fn sent(inner: &Arc<Inner>, shown: &str, source: &str) -> Self {
+    pub(crate) fn from_source(runtime: &Arc<ScriptRuntime>, shown: &str, source: &str) -> Self {
         Self {
-            inner: inner.clone(),
+            runtime: runtime.clone(),
             shown: shown.to_owned(),
             directory: None,
             allowed_hosts: AllowedHosts::default(),
@@ -94,14 +97,14 @@ impl Script {
         self.settings.as_ref().map_or_else(|| Value::Object(Map::new()), |settings| settings.config.clone())
     }
 
-    /// The configured time limit, or `usual`.
-    pub(crate) fn timeout(&self, usual: Duration) -> Duration {
-        self.settings.as_ref().and_then(|settings| settings.timeout).unwrap_or(usual)
+    /// The configured time limit, or `default`.
+    pub(crate) fn timeout(&self, default: Duration) -> Duration {
+        self.settings.as_ref().and_then(|settings| settings.timeout).unwrap_or(default)
     }
 
     /// A run with the default limits, at depth 0.
     pub(crate) fn run(&self, entry: Entry, arguments: Vec<Value>) -> ScriptRun {
-        let limits = &self.inner.limits;
+        let limits = &self.runtime.limits;
         let apis = HOST_APIS.iter().filter(|api| api.entries.contains(&entry));
         ScriptRun {
             chunk_name: self.shown.clone(),
@@ -120,19 +123,19 @@ impl Script {
 
     /// Reads the definition that the script declares. Executes the script's top level, where every host
     /// request fails.
-    pub(crate) async fn describe(&self) -> Result<Told, ScriptProblem> {
+    pub(crate) async fn describe(&self) -> Result<ScriptDefinition, ScriptProblem> {
         let mut run = self.run(Entry::Describe, Vec::new());
         run.deadline = Instant::now() + DESCRIBE_TIME;
-        let completed = self.inner.engine.run(&run, &NoWorld).await;
+        let completed = self.runtime.engine.run(&run, &DeniedWorld).await;
         let completed = completed.map_err(|error| match error.kind {
             RunErrorKind::Time => {
                 self.problem(&format!("it took longer than {} seconds to load", DESCRIBE_TIME.as_secs()))
             }
-            _ => self.problem(&self.inner.redactor.text(error.message)),
+            _ => self.problem(&self.runtime.redactor.text(error.message)),
         })?;
-        let told = serde_json::from_value(completed.value);
-        let told: Told = told.map_err(|error| self.problem(&error.to_string()))?;
-        Ok(Told { shown: self.shown.clone(), ..told })
+        let definition = serde_json::from_value(completed.value);
+        let definition: ScriptDefinition = definition.map_err(|error| self.problem(&error.to_string()))?;
+        Ok(ScriptDefinition { shown: self.shown.clone(), ..definition })
     }
 
     /// A problem of this script.
@@ -143,7 +146,7 @@ impl Script {
 
 /// The definition that a script declares: the contents of its global.
 #[derive(Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct ScriptDefinition {
     /// The global that the script defines: `tool`, `connector` or `agent`.
     pub(crate) kind: String,
     /// The known fields of that global, without functions.
@@ -154,30 +157,30 @@ pub(crate) struct Told {
     shown: String,
 }
 
-impl Told {
+impl ScriptDefinition {
     /// Checks that the script has the configured kind and name, and the function of that kind.
-    pub(crate) fn must_be(&self, kind: Kind, name: &str) -> Result<(), ScriptProblem> {
+    pub(crate) fn check_contract(&self, kind: ScriptKind, name: &str) -> Result<(), ScriptProblem> {
         let (global, function, signature) = kind.contract();
         if self.kind != global {
-            let found = &self.kind;
+            let defined = &self.kind;
             return Err(self.problem(&format!(
-                "the script must define the global table `{global}`; it defines `{found}`"
+                "the script must define the global table `{global}`; it defines `{defined}`"
             )));
         }
         if !self.functions.iter().any(|known| known == function) {
             return Err(self.problem(&format!("the script must define the function {signature}")));
         }
-        match self.text("name")? {
-            Some(own) if own == name => Ok(()),
-            Some(own) => Err(self.problem(&format!(
-                "{global}.name is `{own}` and the configuration calls it `{name}`: they must be the same"
+        match self.text_field("name")? {
+            Some(declared) if declared == name => Ok(()),
+            Some(declared) => Err(self.problem(&format!(
+                "{global}.name is `{declared}` and the configuration calls it `{name}`: they must be the same"
             ))),
             None => Err(self.problem(&format!("{global}.name is missing: it must be \"{name}\""))),
         }
     }
 
     /// An optional field that must be a string.
-    pub(crate) fn text(&self, field: &str) -> Result<Option<String>, ScriptProblem> {
+    pub(crate) fn text_field(&self, field: &str) -> Result<Option<String>, ScriptProblem> {
         match self.table.get(field) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -196,31 +199,31 @@ impl Told {
 }
 
 /// The deadline of a script that runs within a call.
-pub(crate) fn deadline(call: &Call, usual: Duration) -> Instant {
-    Instant::now() + call.time_left().min(usual)
+pub(crate) fn call_deadline(call: &Call, default: Duration) -> Instant {
+    Instant::now() + call.time_left().min(default)
 }
 
 /// The providers that a script sees as globals: those whose name its source contains and no other global has.
-pub(crate) fn servers(source: &str, catalog: &Catalog) -> Vec<String> {
+pub(crate) fn provider_globals(source: &str, catalog: &Catalog) -> Vec<String> {
     let is_free = |name: &str| {
         // Scripts reach built-in providers through `context` and `sdk` only.
         BuiltinProvider::named(name).is_none()
-            && !LANGUAGE.contains(&name)
+            && !LANGUAGE_GLOBALS.contains(&name)
             && !HOST_APIS.iter().any(|api| api.name == name)
     };
-    let used = |name: &str| memmem::find(source.as_bytes(), name.as_bytes()).is_some();
+    let is_mentioned = |name: &str| memmem::find(source.as_bytes(), name.as_bytes()).is_some();
     catalog
         .providers()
         .map(Identifier::as_str)
-        .filter(|name| is_free(name) && used(name))
-        .map(|name| format!("{SERVER_PREFIX}{name}"))
+        .filter(|name| is_free(name) && is_mentioned(name))
+        .map(|name| format!("{PROVIDER_PREFIX}{name}"))
         .collect()
 }
 
 /// Prefixes a message with the script's name, unless it begins with it.
 fn problem(shown: &str, message: &str) -> ScriptProblem {
-    let named = message.strip_prefix(shown).is_some_and(|rest| rest.starts_with(':'));
-    let message = if named { message.to_owned() } else { format!("{shown}: {message}") };
+    let is_prefixed = message.strip_prefix(shown).is_some_and(|rest| rest.starts_with(':'));
+    let message = if is_prefixed { message.to_owned() } else { format!("{shown}: {message}") };
     ScriptProblem { message }
 }
 

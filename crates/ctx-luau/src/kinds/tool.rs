@@ -1,6 +1,6 @@
 //! Tools defined by a script.
 
-use super::{GRACE, Script, Told, deadline, fit_empty, parameters};
+use super::{GRACE, Script, ScriptDefinition, call_deadline, fit_empty, parameters};
 use crate::engine::Entry;
 use crate::scripts::ScriptProblem;
 use crate::world::ScriptWorld;
@@ -26,20 +26,21 @@ pub(crate) struct ScriptTool {
 
 impl ScriptTool {
     /// The tool that a script defines.
-    pub(crate) fn new(script: Script, told: &Told) -> Result<Self, ScriptProblem> {
-        let wrong = |message: String| told.problem(&message);
-        let output_schema = told.table.get("output_schema").or_else(|| told.table.get("outputSchema"));
-        let output_schema = output_schema.map(|schema| parameters::whole(schema, "tool.output_schema"));
-        let annotations = told.table.get("annotations");
+    pub(crate) fn new(script: Script, definition: &ScriptDefinition) -> Result<Self, ScriptProblem> {
+        let problem = |message: String| definition.problem(&message);
+        let output_schema =
+            definition.table.get("output_schema").or_else(|| definition.table.get("outputSchema"));
+        let output_schema = output_schema.map(|schema| parameters::read_schema(schema, "tool.output_schema"));
+        let annotations = definition.table.get("annotations");
         let title = annotations.and_then(|given| given.get("title")).and_then(Value::as_str);
         let spec = ToolSpec {
             name: script.name().to_owned(),
-            title: told.text("title")?.or_else(|| title.map(str::to_owned)),
-            description: told.text("description")?.unwrap_or_default(),
-            input_schema: parameters::input_schema(&told.table).map_err(wrong)?.into(),
-            output_schema: output_schema.transpose().map_err(wrong)?.map(Into::into),
-            annotations: annotations_of(annotations).map_err(wrong)?,
-            tags: tags_of(told.table.get("tags")).map_err(wrong)?,
+            title: definition.text_field("title")?.or_else(|| title.map(str::to_owned)),
+            description: definition.text_field("description")?.unwrap_or_default(),
+            input_schema: parameters::input_schema(&definition.table).map_err(problem)?.into(),
+            output_schema: output_schema.transpose().map_err(problem)?.map(Into::into),
+            annotations: parse_annotations(annotations).map_err(problem)?,
+            tags: parse_tags(definition.table.get("tags")).map_err(problem)?,
             body: None,
         };
         Ok(Self { script, spec: Arc::new(spec) })
@@ -54,10 +55,10 @@ impl Tool for ScriptTool {
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let mut run = self.script.run(Entry::Tool, vec![Value::Object(arguments)]);
-        run.deadline = deadline(call, self.bound());
+        run.deadline = call_deadline(call, self.time_limit());
         run.depth = call.depth();
         let world = ScriptWorld::of_call(&self.script, call);
-        let completed = self.script.inner.engine.run(&run, &world).await;
+        let completed = self.script.runtime.engine.run(&run, &world).await;
         let mut value = completed.map_err(|error| error.into_tool_error(call))?.value;
         if let Some(schema) = &self.spec.output_schema {
             fit_empty(&schema.get(), &mut value);
@@ -70,7 +71,7 @@ impl Tool for ScriptTool {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        Some(self.bound())
+        Some(self.time_limit())
     }
 
     fn grace(&self) -> Duration {
@@ -79,13 +80,13 @@ impl Tool for ScriptTool {
 }
 
 impl ScriptTool {
-    fn bound(&self) -> Duration {
-        self.script.timeout(self.script.inner.limits.timeout)
+    fn time_limit(&self) -> Duration {
+        self.script.timeout(self.script.runtime.limits.timeout)
     }
 }
 
 /// Reads the tags of a tool.
-fn tags_of(given: Option<&Value>) -> Result<Vec<String>, String> {
+fn parse_tags(given: Option<&Value>) -> Result<Vec<String>, String> {
     let given = match given {
         None | Some(Value::Null) => return Ok(Vec::new()),
         // An empty Lua table may be a list.
@@ -110,7 +111,7 @@ fn tags_of(given: Option<&Value>) -> Result<Vec<String>, String> {
 }
 
 /// Reads the annotations of a tool; missing hints stay unset.
-fn annotations_of(given: Option<&Value>) -> Result<Annotations, String> {
+fn parse_annotations(given: Option<&Value>) -> Result<Annotations, String> {
     let hint = |names: [&str; 2]| {
         let value = names.iter().find_map(|name| given?.get(*name));
         match value {

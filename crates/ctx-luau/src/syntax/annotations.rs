@@ -7,29 +7,29 @@ use super::lex::{Token, TokenKind};
 const GENERIC_TOKENS_MAX: usize = 256;
 
 /// Keywords that cannot begin a type.
-const NO_TYPES: [&str; 18] = [
+const NON_TYPE_KEYWORDS: [&str; 18] = [
     "and", "break", "do", "else", "elseif", "end", "for", "function", "if", "in", "local", "not", "or",
     "repeat", "return", "then", "until", "while",
 ];
 
 /// The tokens without type annotations, casts and type declarations.
-pub(super) fn without_types(tokens: Vec<Token<'_>>) -> Vec<Token<'_>> {
+pub(super) fn strip_types(tokens: Vec<Token<'_>>) -> Vec<Token<'_>> {
     let brackets = BracketIndex::of(&tokens);
-    let mut types = Types { tokens: &tokens, brackets: &brackets, is_type: vec![false; tokens.len()] };
+    let mut marker = TypeMarker { tokens: &tokens, brackets: &brackets, is_type: vec![false; tokens.len()] };
     for at in 0..tokens.len() {
-        types.mark_at(at);
+        marker.mark_at(at);
     }
-    let is_type = types.is_type;
+    let is_type = marker.is_type;
     tokens.into_iter().zip(is_type).filter(|(_, is_type)| !is_type).map(|(token, _)| token).collect()
 }
 
-struct Types<'t, 'a> {
+struct TypeMarker<'t, 'a> {
     tokens: &'t [Token<'a>],
     brackets: &'t BracketIndex,
     is_type: Vec<bool>,
 }
 
-impl<'a> Types<'_, 'a> {
+impl<'a> TypeMarker<'_, 'a> {
     fn kind(&self, at: usize) -> Option<&TokenKind<'a>> {
         self.tokens.get(at).map(|token| &token.kind)
     }
@@ -65,7 +65,7 @@ impl<'a> Types<'_, 'a> {
 
     /// Marks `type Name<T> = …`, and an `export` before it.
     fn mark_declaration(&mut self, at: usize) {
-        let is_name = self.name(at + 1).is_some_and(|name| !NO_TYPES.contains(&name));
+        let is_name = self.name(at + 1).is_some_and(|name| !NON_TYPE_KEYWORDS.contains(&name));
         let is_field = at > 0 && (self.symbol(at - 1, ".") || self.symbol(at - 1, ":"));
         let generic = if self.symbol(at + 2, "<") { self.generic_end(at + 2) } else { at + 2 };
         if is_name && !is_field && self.symbol(generic, "=") {
@@ -76,7 +76,7 @@ impl<'a> Types<'_, 'a> {
 
     /// Marks the types in `a: T, b: U`.
     fn mark_names(&mut self, mut at: usize) {
-        while self.name(at).is_some_and(|name| !NO_TYPES.contains(&name)) || self.symbol(at, "...") {
+        while self.name(at).is_some_and(|name| !NON_TYPE_KEYWORDS.contains(&name)) || self.symbol(at, "...") {
             at += 1;
             if self.symbol(at, ":") {
                 let end = self.type_end(at + 1);
@@ -93,7 +93,7 @@ impl<'a> Types<'_, 'a> {
     /// Marks the types in `function a.b:c<T>(d: U): V`.
     fn mark_function(&mut self, at: usize) {
         let mut open = at + 1;
-        if self.name(open).is_some_and(|name| !NO_TYPES.contains(&name)) {
+        if self.name(open).is_some_and(|name| !NON_TYPE_KEYWORDS.contains(&name)) {
             open += 1;
             while (self.symbol(open, ".") || self.symbol(open, ":")) && self.name(open + 1).is_some() {
                 open += 2;
@@ -130,7 +130,7 @@ impl<'a> Types<'_, 'a> {
                     None => return at,
                 },
                 Some(TokenKind::Text(_)) => at + 1,
-                Some(TokenKind::Name(name)) if !NO_TYPES.contains(name) => self.named_end(at),
+                Some(TokenKind::Name(name)) if !NON_TYPE_KEYWORDS.contains(name) => self.named_end(at),
                 _ => return at,
             };
             while self.symbol(at, "?") {

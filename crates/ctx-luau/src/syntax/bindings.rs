@@ -32,7 +32,7 @@ pub struct Binding<'a> {
 
 /// A declaration of local variables: `local a, b = …`.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Local {
+pub struct LocalDeclaration {
     /// The indices of the names.
     pub names: Vec<usize>,
     /// The index where the first value begins.
@@ -55,7 +55,7 @@ impl<'a> TokenTree<'a> {
                 }
                 Some(_) if self.is_field(at) => {}
                 Some("local" | "const") => {
-                    let names = self.local(at).map_or_else(Vec::new, |local| local.names);
+                    let names = self.local_declaration(at).map_or_else(Vec::new, |local| local.names);
                     bindings.extend(names.iter().filter_map(|at| self.binding(*at, BindingKind::Local)));
                 }
                 Some(_) if self.is_assigned(at) => bindings.extend(self.binding(at, BindingKind::Assigned)),
@@ -73,13 +73,13 @@ impl<'a> TokenTree<'a> {
     }
 
     /// The declaration of local variables that begins at `at`.
-    pub fn local(&self, at: usize) -> Option<Local> {
+    pub fn local_declaration(&self, at: usize) -> Option<LocalDeclaration> {
         if !matches!(self.name(at), Some("local" | "const")) || self.is_field(at) {
             return None;
         }
         let names = self.names(at + 1);
         let after = names.last()? + 1;
-        Some(Local { names, value: self.symbol(after, "=").then_some(after + 1) })
+        Some(LocalDeclaration { names, value: self.symbol(after, "=").then_some(after + 1) })
     }
 
     /// The indices of the variables of the `for` loop whose `in` is at `at`.

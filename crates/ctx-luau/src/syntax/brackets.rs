@@ -38,20 +38,20 @@ impl BracketIndex {
         Self { closing, opening, enclosing, functions_before }
     }
 
-    fn place(places: &[usize], at: usize) -> Option<usize> {
-        places.get(at).copied().filter(|place| *place != Self::NONE)
+    fn get(indices: &[usize], at: usize) -> Option<usize> {
+        indices.get(at).copied().filter(|index| *index != Self::NONE)
     }
 
     pub(super) fn closing(&self, open: usize) -> Option<usize> {
-        Self::place(&self.closing, open)
+        Self::get(&self.closing, open)
     }
 
     pub(super) fn opening(&self, close: usize) -> Option<usize> {
-        Self::place(&self.opening, close)
+        Self::get(&self.opening, close)
     }
 
     pub(super) fn enclosing(&self, at: usize) -> Option<usize> {
-        Self::place(&self.enclosing, at)
+        Self::get(&self.enclosing, at)
     }
 
     pub(super) fn has_function(&self, from: usize, to: usize) -> bool {

@@ -5,15 +5,15 @@ use super::lex::{CLOSE_STRING, Token, TokenKind};
 
 /// A block that an `end` or an `until` closes.
 struct Block {
-    /// The function around the block.
-    around: Option<usize>,
+    /// The function that contains the block.
+    function: Option<usize>,
     /// Number of open conditions where the block begins.
     conditions: usize,
 }
 
 /// For each token, the `function` keyword of the innermost function around it. Unspecified for a script with
 /// syntax errors.
-pub(super) fn functions_around(tokens: &[Token<'_>], brackets: &BracketIndex) -> Vec<Option<usize>> {
+pub(super) fn enclosing_functions(tokens: &[Token<'_>], brackets: &BracketIndex) -> Vec<Option<usize>> {
     let mut functions: Vec<Option<usize>> = Vec::with_capacity(tokens.len());
     let mut function = None;
     let mut blocks = Vec::new();
@@ -29,10 +29,10 @@ pub(super) fn functions_around(tokens: &[Token<'_>], brackets: &BracketIndex) ->
         }
         match name {
             "function" => {
-                blocks.push(Block { around: function, conditions: conditions.len() });
+                blocks.push(Block { function, conditions: conditions.len() });
                 function = Some(at);
             }
-            "do" | "repeat" => blocks.push(Block { around: function, conditions: conditions.len() }),
+            "do" | "repeat" => blocks.push(Block { function, conditions: conditions.len() }),
             "if" => {
                 let in_table = || {
                     let open = brackets.enclosing(at);
@@ -44,7 +44,7 @@ pub(super) fn functions_around(tokens: &[Token<'_>], brackets: &BracketIndex) ->
                     before => expects_value(before),
                 };
                 if !is_expression {
-                    blocks.push(Block { around: function, conditions: conditions.len() });
+                    blocks.push(Block { function, conditions: conditions.len() });
                 }
                 conditions.push(is_expression);
             }
@@ -57,7 +57,7 @@ pub(super) fn functions_around(tokens: &[Token<'_>], brackets: &BracketIndex) ->
             }
             "end" | "until" => {
                 if let Some(block) = blocks.pop() {
-                    function = block.around;
+                    function = block.function;
                     conditions.truncate(block.conditions);
                 }
             }

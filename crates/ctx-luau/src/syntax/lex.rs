@@ -39,7 +39,7 @@ pub const DOLLAR_IN_STRING: &str = "`$";
 const LONG_SYMBOLS: [&str; 8] = ["...", "==", "~=", "<=", ">=", "..", "::", "->"];
 
 /// Tokenizes a script; `None` if a string or a comment has no end.
-pub(super) fn tokens(source: &str) -> Option<Vec<Token<'_>>> {
+pub(super) fn tokenize(source: &str) -> Option<Vec<Token<'_>>> {
     let mut lexer = Lexer { source, at: 0, tokens: Vec::new(), strings: Vec::new() };
     lexer.run()?;
     Some(lexer.tokens)
@@ -75,7 +75,7 @@ impl<'a> Lexer<'a> {
                 }
                 first if first.is_ascii_digit() || self.is_fraction() => self.number(),
                 first if first == '_' || first.is_ascii_alphabetic() => self.name(),
-                _ => self.other(first),
+                _ => self.other_symbol(first),
             }
         }
         self.strings.is_empty().then_some(())
@@ -90,7 +90,7 @@ impl<'a> Lexer<'a> {
         self.at += length;
     }
 
-    fn other(&mut self, first: char) {
+    fn other_symbol(&mut self, first: char) {
         if let Some(open) = self.strings.last_mut() {
             match first {
                 '{' => *open += 1,
@@ -122,11 +122,11 @@ impl<'a> Lexer<'a> {
         let mut length = 0;
         let mut before = 0;
         for byte in rest.bytes() {
-            let goes_on = byte == b'_'
+            let continues = byte == b'_'
                 || byte == b'.'
                 || byte.is_ascii_alphanumeric()
                 || (matches!(byte, b'+' | b'-') && matches!(before, b'e' | b'E') && !rest.starts_with("0x"));
-            if !goes_on {
+            if !continues {
                 break;
             }
             length += 1;
@@ -238,7 +238,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn kinds(source: &str) -> Vec<TokenKind<'_>> {
-        tokens(source).unwrap().into_iter().map(|token| token.kind).collect()
+        tokenize(source).unwrap().into_iter().map(|token| token.kind).collect()
     }
 
     fn text(text: &str) -> TokenKind<'static> {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_what_they_look_like() {
+    fn tokens_have_the_kind_of_their_text() {
         use TokenKind::{Name, Number, Symbol};
         assert_eq!(
             kinds("a.b['c'] = 0x1F -- no\n"),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_in_strings_are_read() {
+    fn expressions_in_strings_are_tokenized() {
         use TokenKind::{Name, Symbol};
         assert_eq!(
             kinds("`a {f({b = `{c}`})} \\` d` e"),
@@ -293,16 +293,16 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_not_read() {
+    fn unterminated_strings_and_comments_are_refused() {
         for source in ["'a", "'a\n'", "[[a", "`a", "`{a", "--[[ a", "\"\\"] {
-            assert_eq!(tokens(source), None, "{source}");
+            assert_eq!(tokenize(source), None, "{source}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(source in "[-a-c0-9 .\"'`{}\\[\\]()=\\\\\n,é]{0,60}") {
-            let read = tokens(&source).unwrap_or_default();
+        fn any_text_is_tokenized_or_refused(source in "[-a-c0-9 .\"'`{}\\[\\]()=\\\\\n,é]{0,60}") {
+            let read = tokenize(&source).unwrap_or_default();
             prop_assert!(read.windows(2).all(|pair| pair[0].at < pair[1].at));
         }
     }

@@ -12,8 +12,8 @@ mod names;
 mod promises;
 mod tree;
 
-pub use bindings::{Binding, BindingKind, Local};
+pub use bindings::{Binding, BindingKind, LocalDeclaration};
 pub use lex::{CLOSE_STRING, DOLLAR_IN_STRING, NEXT_IN_STRING, OPEN_STRING, Token, TokenKind};
 pub use names::DefinedNames;
-pub(crate) use promises::{PROMISES_FIELD, may_promise, with_promises};
+pub(crate) use promises::{PROMISES_FIELD, mark_promise_calls, may_use_promises};
 pub use tree::{KEYWORDS, TokenTree};

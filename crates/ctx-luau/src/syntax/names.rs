@@ -24,7 +24,7 @@ impl DefinedNames {
         let mut names = Self::default();
         let (mut line, mut counted) = (1, 0);
         for binding in tree.bindings() {
-            let at = tree.byte(binding.at);
+            let at = tree.byte_offset(binding.at);
             line += source.get(counted..at).unwrap_or_default().matches('\n').count();
             counted = at;
             let (_, is_global) = names.lines.entry(binding.name.to_owned()).or_insert((line, false));

@@ -24,27 +24,28 @@ pub(crate) const PROMISES_FIELD: &str = "\0";
 const READ_PROMISES_FIELD: &str = "[\"\\0\"]";
 
 /// Whether calls of a script may return promises. A cheap test, which is all that most scripts need.
-pub(crate) fn may_promise(source: &[u8]) -> bool {
+pub(crate) fn may_use_promises(source: &[u8]) -> bool {
     PROMISE_WORDS.iter().any(|word| memmem::find(source, word.as_bytes()).is_some())
 }
 
-/// Rewrites each call that returns a promise to a read of [`PROMISES_FIELD`]; line numbers stay. `servers`
+/// Rewrites each call that returns a promise to a read of [`PROMISES_FIELD`]; line numbers stay. `providers`
 /// are the providers that the script sees as globals.
-pub(crate) fn with_promises<'s>(source: &'s [u8], servers: &[&str]) -> Cow<'s, [u8]> {
-    if servers.is_empty() || !may_promise(source) {
+pub(crate) fn mark_promise_calls<'s>(source: &'s [u8], providers: &[&str]) -> Cow<'s, [u8]> {
+    if providers.is_empty() || !may_use_promises(source) {
         return Cow::Borrowed(source);
     }
     let tree = std::str::from_utf8(source).ok().and_then(TokenTree::of);
-    let places = tree.map_or_else(Vec::new, |tree| Promises::of(&tree, servers).places());
-    if places.is_empty() {
+    let offsets =
+        tree.map_or_else(Vec::new, |tree| PromiseAnalysis::of(&tree, providers).promise_call_offsets());
+    if offsets.is_empty() {
         return Cow::Borrowed(source);
     }
-    let mut marked = Vec::with_capacity(source.len() + places.len() * READ_PROMISES_FIELD.len());
+    let mut marked = Vec::with_capacity(source.len() + offsets.len() * READ_PROMISES_FIELD.len());
     let mut from = 0;
-    for place in places {
-        marked.extend_from_slice(&source[from..place]);
+    for offset in offsets {
+        marked.extend_from_slice(&source[from..offset]);
         marked.extend_from_slice(READ_PROMISES_FIELD.as_bytes());
-        from = place;
+        from = offset;
     }
     marked.extend_from_slice(&source[from..]);
     Cow::Owned(marked)
@@ -56,69 +57,69 @@ enum PromiseUse {
     /// Awaits it, or gives it to `parallel`.
     Awaits,
     /// Reads its value, by an operation for which a promise behaves like its value; or does not touch it.
-    Settles,
+    ReadsValue,
     /// Would observe the promise itself.
-    Sees,
+    Observes,
 }
 
 /// The initial value of a local variable.
 #[derive(Clone, Copy)]
-enum Initial {
+enum InitialValue {
     Call,
     Table,
 }
 
-struct Promises<'t, 'a> {
+struct PromiseAnalysis<'t, 'a> {
     tree: &'t TokenTree<'a>,
     /// How often each name is bound.
-    bound: HashMap<&'a str, usize>,
+    binding_counts: HashMap<&'a str, usize>,
     /// Calls of providers' globals: the index of the provider's name, and the index after the call.
     calls: BTreeMap<usize, usize>,
     /// Local variables that are bound once, and whose initial value is a call or a table.
-    initial: HashMap<&'a str, Initial>,
+    initial_values: HashMap<&'a str, InitialValue>,
     /// The variable that holds each of these calls and tables.
-    holder: HashMap<usize, &'a str>,
+    holders: HashMap<usize, &'a str>,
     /// Uses of these variables, and of the variables of loops.
     uses: HashMap<&'a str, Vec<usize>>,
     /// Decisions on variables: whether each holds a promise, or a list of promises. `false` while it is being
     /// decided.
-    judged: RefCell<HashMap<&'a str, bool>>,
+    decisions: RefCell<HashMap<&'a str, bool>>,
     /// Number of decisions in progress.
     depth: Cell<usize>,
 }
 
-impl<'t, 'a> Promises<'t, 'a> {
-    fn of(tree: &'t TokenTree<'a>, servers: &[&str]) -> Self {
+impl<'t, 'a> PromiseAnalysis<'t, 'a> {
+    fn of(tree: &'t TokenTree<'a>, providers: &[&str]) -> Self {
         let bindings = tree.bindings();
-        let mut bound: HashMap<&'a str, usize> = HashMap::new();
+        let mut binding_counts: HashMap<&'a str, usize> = HashMap::new();
         for binding in &bindings {
-            *bound.entry(binding.name).or_default() += 1;
+            *binding_counts.entry(binding.name).or_default() += 1;
         }
         let mut promises = Self {
             tree,
-            bound,
+            binding_counts,
             calls: BTreeMap::new(),
-            initial: HashMap::new(),
-            holder: HashMap::new(),
+            initial_values: HashMap::new(),
+            holders: HashMap::new(),
             uses: HashMap::new(),
-            judged: RefCell::default(),
+            decisions: RefCell::default(),
             depth: Cell::new(0),
         };
-        promises.find_calls(servers);
+        promises.find_calls(providers);
         promises.find_variables(&bindings);
         promises
     }
 
-    fn find_calls(&mut self, servers: &[&str]) {
+    fn find_calls(&mut self, providers: &[&str]) {
         let tree = self.tree;
-        let is_global = |name: &str| !self.bound.contains_key(name) && servers.contains(&name);
+        let is_global = |name: &str| !self.binding_counts.contains_key(name) && providers.contains(&name);
         let mut aliases = HashSet::new();
         for at in 0..tree.len() {
-            let Some(local) = tree.local(at) else { continue };
+            let Some(local) = tree.local_declaration(at) else { continue };
             // `local other = shop`
             if let (&[name], Some(value)) = (local.names.as_slice(), local.value)
                 && tree.name(value).is_some_and(is_global)
-                && !tree.goes_on(value + 1)
+                && !tree.expression_continues(value + 1)
                 && let Some(name) = tree.name(name)
                 && self.is_bound_once(name)
             {
@@ -138,57 +139,57 @@ impl<'t, 'a> Promises<'t, 'a> {
     fn find_variables(&mut self, bindings: &[Binding<'a>]) {
         let tree = self.tree;
         for at in 0..tree.len() {
-            let Some(local) = tree.local(at) else { continue };
+            let Some(local) = tree.local_declaration(at) else { continue };
             let mut value = local.value;
             for name in local.names {
-                let Some(begins) = value else { break };
-                let (ends, initial) = match self.calls.get(&begins) {
-                    Some(ends) => (*ends, Initial::Call),
-                    None if tree.symbol(begins, "{") => match tree.closing(begins) {
-                        Some(close) => (close + 1, Initial::Table),
+                let Some(start) = value else { break };
+                let (end, initial_values) = match self.calls.get(&start) {
+                    Some(end) => (*end, InitialValue::Call),
+                    None if tree.symbol(start, "{") => match tree.closing(start) {
+                        Some(close) => (close + 1, InitialValue::Table),
                         None => break,
                     },
                     None => break,
                 };
-                if tree.goes_on(ends) {
+                if tree.expression_continues(end) {
                     break;
                 }
                 if let Some(name) = tree.name(name).filter(|name| self.is_bound_once(name)) {
-                    self.initial.insert(name, initial);
-                    self.holder.insert(begins, name);
+                    self.initial_values.insert(name, initial_values);
+                    self.holders.insert(start, name);
                 }
-                value = tree.symbol(ends, ",").then_some(ends + 1);
+                value = tree.symbol(end, ",").then_some(end + 1);
             }
         }
         let loops = bindings.iter().filter(|binding| binding.kind == BindingKind::Loop);
         let loops: HashSet<&str> = loops.map(|binding| binding.name).collect();
-        let bound_at: HashSet<usize> = bindings.iter().map(|binding| binding.at).collect();
+        let binding_indices: HashSet<usize> = bindings.iter().map(|binding| binding.at).collect();
         for at in 0..tree.len() {
             let Some(name) = tree.name(at) else { continue };
-            let is_variable = self.initial.contains_key(name) || loops.contains(name);
-            if is_variable && !tree.is_field(at) && !tree.is_key(at) && !bound_at.contains(&at) {
+            let is_variable = self.initial_values.contains_key(name) || loops.contains(name);
+            if is_variable && !tree.is_field(at) && !tree.is_key(at) && !binding_indices.contains(&at) {
                 self.uses.entry(name).or_default().push(at);
             }
         }
     }
 
     /// Byte offsets after the providers' names, for the calls that return promises.
-    fn places(&self) -> Vec<usize> {
-        let gives_promise = |at: usize, after: usize| {
-            let held = || self.holder.get(&at).is_some_and(|name| self.holds_promise(name));
-            self.is_awaited(after) || self.is_put_among_promises(at, after) || held()
+    fn promise_call_offsets(&self) -> Vec<usize> {
+        let returns_promise = |at: usize, after: usize| {
+            let is_held = || self.holders.get(&at).is_some_and(|name| self.holds_promise(name));
+            self.is_awaited(after) || self.is_stored_as_promise(at, after) || is_held()
         };
-        let calls = self.calls.iter().filter(|(at, after)| gives_promise(**at, **after));
-        calls.map(|(at, _)| self.tree.byte(*at) + self.tree.name(*at).map_or(0, str::len)).collect()
+        let calls = self.calls.iter().filter(|(at, after)| returns_promise(**at, **after));
+        calls.map(|(at, _)| self.tree.byte_offset(*at) + self.tree.name(*at).map_or(0, str::len)).collect()
     }
 
     fn is_bound_once(&self, name: &str) -> bool {
-        self.bound.get(name) == Some(&1)
+        self.binding_counts.get(name) == Some(&1)
     }
 
     /// Whether `name` is at `at` and is a global of the language, not a variable of the script.
-    fn is_language(&self, at: usize, name: &str) -> bool {
-        self.tree.name(at) == Some(name) && !self.tree.is_field(at) && !self.bound.contains_key(name)
+    fn is_language_global(&self, at: usize, name: &str) -> bool {
+        self.tree.name(at) == Some(name) && !self.tree.is_field(at) && !self.binding_counts.contains_key(name)
     }
 
     /// Whether `:await()` is at `at`.
@@ -198,51 +199,52 @@ impl<'t, 'a> Promises<'t, 'a> {
 
     /// Decides once whether a variable holds promises. A use that depends on the variable itself counts
     /// against it, as does one at the end of a chain longer than [`DEPTH_MAX`].
-    fn judge(&self, name: &'a str, used: impl Fn(usize) -> PromiseUse) -> bool {
-        if let Some(known) = self.judged.borrow().get(name) {
+    fn decide(&self, name: &'a str, promise_use: impl Fn(usize) -> PromiseUse) -> bool {
+        if let Some(known) = self.decisions.borrow().get(name) {
             return *known;
         }
-        self.judged.borrow_mut().insert(name, false);
+        self.decisions.borrow_mut().insert(name, false);
         if self.depth.get() == DEPTH_MAX {
             return false;
         }
         self.depth.set(self.depth.get() + 1);
         let uses = self.uses.get(name).map_or(&[][..], Vec::as_slice);
-        let holds = all_of(uses.iter().map(|at| used(*at))) == PromiseUse::Awaits;
+        let holds = combine_uses(uses.iter().map(|at| promise_use(*at))) == PromiseUse::Awaits;
         self.depth.set(self.depth.get() - 1);
-        self.judged.borrow_mut().insert(name, holds);
+        self.decisions.borrow_mut().insert(name, holds);
         holds
     }
 
     /// Whether this variable, whose initial value is a call, holds a promise.
     fn holds_promise(&self, name: &'a str) -> bool {
-        matches!(self.initial.get(name), Some(Initial::Call))
-            && self.judge(name, |at| self.promise_use(at, at + 1))
+        matches!(self.initial_values.get(name), Some(InitialValue::Call))
+            && self.decide(name, |at| self.promise_use(at, at + 1))
     }
 
     /// Whether this variable, whose initial value is a table, holds a list of promises.
     fn holds_promises(&self, name: &'a str) -> bool {
-        matches!(self.initial.get(name), Some(Initial::Table)) && self.judge(name, |at| self.list_use(at))
+        matches!(self.initial_values.get(name), Some(InitialValue::Table))
+            && self.decide(name, |at| self.list_use(at))
     }
 
     /// How a promise is used that is the value of the expression from `at` to `after`.
     fn promise_use(&self, at: usize, after: usize) -> PromiseUse {
-        if self.is_awaited(after) || self.is_put_among_promises(at, after) {
+        if self.is_awaited(after) || self.is_stored_as_promise(at, after) {
             PromiseUse::Awaits
-        } else if self.is_settled(at, after) {
-            PromiseUse::Settles
+        } else if self.reads_value(at, after) {
+            PromiseUse::ReadsValue
         } else {
-            PromiseUse::Sees
+            PromiseUse::Observes
         }
     }
 
     /// Whether an operator or a loop reads the value of the promise.
-    fn is_settled(&self, at: usize, after: usize) -> bool {
+    fn reads_value(&self, at: usize, after: usize) -> bool {
         const OPERATORS: [&str; 7] = ["+", "-", "*", "/", "%", "^", ".."];
         let tree = self.tree;
         let Some(before) = at.checked_sub(1) else { return false };
         let is_operand = tree.is_one_of(before, &OPERATORS) || tree.is_one_of(after, &OPERATORS);
-        let is_shown = tree.is_in_string_end(before) && tree.is_in_string_end(after);
+        let is_shown = tree.is_interpolation_boundary(before) && tree.is_interpolation_boundary(after);
         tree.is_one_of(after, &[".", "[", ":"])
             || tree.symbol(before, "#")
             || is_shown
@@ -256,20 +258,21 @@ impl<'t, 'a> Promises<'t, 'a> {
         if tree.name(at.checked_sub(1)?) == Some("in") {
             return (tree.name(after) == Some("do")).then_some(at - 1);
         }
-        let walks = at.checked_sub(2).filter(|_| tree.symbol(at - 1, "(") && tree.symbol(after, ")"))?;
-        let is_walk = self.is_language(walks, "ipairs") || self.is_language(walks, "pairs");
-        let is_loop = tree.name(walks.checked_sub(1)?) == Some("in") && tree.name(after + 1) == Some("do");
-        (is_walk && is_loop).then_some(walks - 1)
+        let function = at.checked_sub(2).filter(|_| tree.symbol(at - 1, "(") && tree.symbol(after, ")"))?;
+        let is_iterator =
+            self.is_language_global(function, "ipairs") || self.is_language_global(function, "pairs");
+        let is_loop = tree.name(function.checked_sub(1)?) == Some("in") && tree.name(after + 1) == Some("do");
+        (is_iterator && is_loop).then_some(function - 1)
     }
 
     /// Whether the expression is put into the table given to `parallel`, or into a list of promises.
-    fn is_put_among_promises(&self, at: usize, after: usize) -> bool {
+    fn is_stored_as_promise(&self, at: usize, after: usize) -> bool {
         let tree = self.tree;
         let Some(before) = at.checked_sub(1) else { return false };
         if tree.is_one_of(after, &["}", ",", ";"]) && self.is_value_of_item(at) {
             let Some(open) = tree.enclosing(at) else { return false };
-            return self.is_given_to_parallel(open)
-                || self.holder.get(&open).is_some_and(|list| self.holds_promises(list));
+            return self.is_parallel_argument(open)
+                || self.holders.get(&open).is_some_and(|list| self.holds_promises(list));
         }
         // `table.insert(list, …)`
         if tree.symbol(before, ",")
@@ -280,7 +283,11 @@ impl<'t, 'a> Promises<'t, 'a> {
             return tree.name(before - 1).is_some_and(|list| self.holds_promises(list));
         }
         // `list[key] = …`
-        if !tree.symbol(before, "=") || tree.goes_on(after) || tree.symbol(after, ",") || before == 0 {
+        if !tree.symbol(before, "=")
+            || tree.expression_continues(after)
+            || tree.symbol(after, ",")
+            || before == 0
+        {
             return false;
         }
         let list = match tree.kind(before - 1) {
@@ -308,21 +315,21 @@ impl<'t, 'a> Promises<'t, 'a> {
         tree.is_item(key)
     }
 
-    fn is_given_to_parallel(&self, open: usize) -> bool {
+    fn is_parallel_argument(&self, open: usize) -> bool {
         let tree = self.tree;
         let Some(before) = open.checked_sub(1) else { return false };
-        if self.is_language(before, "parallel") {
+        if self.is_language_global(before, "parallel") {
             return true;
         }
         let is_alone = tree.closing(open).is_some_and(|close| tree.symbol(close + 1, ")"));
-        tree.symbol(before, "(") && is_alone && before > 0 && self.is_language(before - 1, "parallel")
+        tree.symbol(before, "(") && is_alone && before > 0 && self.is_language_global(before - 1, "parallel")
     }
 
     /// Whether the variable at `at` is the list of `table.insert(list, `.
     fn is_insertion_into(&self, at: usize) -> bool {
         let tree = self.tree;
         let Some(table) = at.checked_sub(4) else { return false };
-        self.is_language(table, "table")
+        self.is_language_global(table, "table")
             && tree.symbol(at - 3, ".")
             && tree.name(at - 2) == Some("insert")
             && tree.symbol(at - 1, "(")
@@ -332,7 +339,7 @@ impl<'t, 'a> Promises<'t, 'a> {
     /// How the promises of the list in the variable at `at` are used.
     fn list_use(&self, at: usize) -> PromiseUse {
         let tree = self.tree;
-        let Some(before) = at.checked_sub(1) else { return PromiseUse::Sees };
+        let Some(before) = at.checked_sub(1) else { return PromiseUse::Observes };
         let element_ends = match tree.kind(at + 1) {
             Some(TokenKind::Symbol("[")) => tree.closing(at + 1).map(|close| close + 1),
             Some(TokenKind::Symbol(".")) => Some(at + 3),
@@ -340,35 +347,35 @@ impl<'t, 'a> Promises<'t, 'a> {
         };
         if let Some(after) = element_ends {
             let is_assigned = tree.symbol(after, "=");
-            return if is_assigned { PromiseUse::Settles } else { self.promise_use(at, after) };
+            return if is_assigned { PromiseUse::ReadsValue } else { self.promise_use(at, after) };
         }
-        let is_parallel = before > 0 && self.is_language(before - 1, "parallel");
+        let is_parallel = before > 0 && self.is_language_global(before - 1, "parallel");
         if is_parallel && tree.symbol(before, "(") && tree.symbol(at + 1, ")") {
             return PromiseUse::Awaits;
         }
         if tree.symbol(before, "#") || self.is_insertion_into(at) {
-            return PromiseUse::Settles;
+            return PromiseUse::ReadsValue;
         }
-        let Some(loop_in) = self.loop_over(at, at + 1) else { return PromiseUse::Sees };
+        let Some(loop_in) = self.loop_over(at, at + 1) else { return PromiseUse::Observes };
         match tree.loop_names(loop_in).get(1).and_then(|name| tree.name(*name)) {
-            None => PromiseUse::Settles,
+            None => PromiseUse::ReadsValue,
             Some(item) if self.is_bound_once(item) => {
                 let uses = self.uses.get(item).map_or(&[][..], Vec::as_slice);
-                all_of(uses.iter().map(|at| self.promise_use(*at, at + 1)))
+                combine_uses(uses.iter().map(|at| self.promise_use(*at, at + 1)))
             }
-            Some(_) => PromiseUse::Sees,
+            Some(_) => PromiseUse::Observes,
         }
     }
 }
 
 /// Combines uses: one that sees the promise decides, then one that awaits it.
-fn all_of(uses: impl Iterator<Item = PromiseUse>) -> PromiseUse {
-    let mut all = PromiseUse::Settles;
-    for used in uses {
-        match used {
-            PromiseUse::Sees => return PromiseUse::Sees,
+fn combine_uses(uses: impl Iterator<Item = PromiseUse>) -> PromiseUse {
+    let mut all = PromiseUse::ReadsValue;
+    for promise_use in uses {
+        match promise_use {
+            PromiseUse::Observes => return PromiseUse::Observes,
             PromiseUse::Awaits => all = PromiseUse::Awaits,
-            PromiseUse::Settles => {}
+            PromiseUse::ReadsValue => {}
         }
     }
     all
@@ -381,7 +388,7 @@ mod tests {
 
     /// The script with `!` after the provider's name in each call that returns a promise.
     fn marked(source: &str) -> String {
-        let marked = with_promises(source.as_bytes(), &["shop"]);
+        let marked = mark_promise_calls(source.as_bytes(), &["shop"]);
         String::from_utf8(marked.into_owned()).unwrap().replace(READ_PROMISES_FIELD, "!")
     }
 

@@ -1,9 +1,9 @@
 //! [`TokenTree`]: the tokens of a script and its brackets, without type annotations.
 
-use super::annotations::without_types;
+use super::annotations::strip_types;
 use super::brackets::BracketIndex;
-use super::functions::functions_around;
-use super::lex::{CLOSE_STRING, DOLLAR_IN_STRING, NEXT_IN_STRING, OPEN_STRING, Token, TokenKind, tokens};
+use super::functions::enclosing_functions;
+use super::lex::{CLOSE_STRING, DOLLAR_IN_STRING, NEXT_IN_STRING, OPEN_STRING, Token, TokenKind, tokenize};
 
 /// Keywords, which are not names. `const`, `continue`, `export` and `type` are keywords in some positions
 /// only.
@@ -23,9 +23,9 @@ pub struct TokenTree<'a> {
 impl<'a> TokenTree<'a> {
     /// Tokenizes a script; `None` if a string or a comment has no end.
     pub fn of(source: &'a str) -> Option<Self> {
-        let tokens = without_types(tokens(source)?);
+        let tokens = strip_types(tokenize(source)?);
         let brackets = BracketIndex::of(&tokens);
-        let functions = functions_around(&tokens, &brackets);
+        let functions = enclosing_functions(&tokens, &brackets);
         Some(Self { tokens, brackets, functions })
     }
 
@@ -109,7 +109,7 @@ impl<'a> TokenTree<'a> {
     }
 
     /// Byte offset of the token in the source.
-    pub fn byte(&self, at: usize) -> usize {
+    pub fn byte_offset(&self, at: usize) -> usize {
         self.tokens.get(at).map_or(0, |token| token.at)
     }
 
@@ -147,8 +147,8 @@ impl<'a> TokenTree<'a> {
     }
 
     /// Whether an expression that could end before `at` continues there.
-    pub fn goes_on(&self, at: usize) -> bool {
-        const SYMBOLS: [&str; 22] = [
+    pub fn expression_continues(&self, at: usize) -> bool {
+        const CONTINUATIONS: [&str; 22] = [
             ".",
             ":",
             "[",
@@ -172,11 +172,13 @@ impl<'a> TokenTree<'a> {
             "?",
             "!",
         ];
-        self.is_one_of(at, &SYMBOLS) || matches!(self.name(at), Some("and" | "or")) || self.text(at).is_some()
+        self.is_one_of(at, &CONTINUATIONS)
+            || matches!(self.name(at), Some("and" | "or"))
+            || self.text(at).is_some()
     }
 
     /// Whether the token is a boundary of an expression in an interpolated string.
-    pub fn is_in_string_end(&self, at: usize) -> bool {
+    pub fn is_interpolation_boundary(&self, at: usize) -> bool {
         self.is_one_of(at, &[OPEN_STRING, CLOSE_STRING, NEXT_IN_STRING, DOLLAR_IN_STRING])
     }
 }

@@ -10,8 +10,8 @@ mod read;
 mod tests;
 mod write;
 
-pub(crate) use read::{Reading, read};
-pub(crate) use write::{Writing, write, write_fields};
+pub(crate) use read::{ReadOptions, read};
+pub(crate) use write::{WriteOptions, write, write_fields};
 
 use crate::vm::NO_MEMORY;
 use mlua::{Function, Lua, LuaString, Table, Value};
@@ -25,27 +25,27 @@ pub(crate) const NODES_MAX: usize = 100_000;
 /// The largest integer up to which a double represents every integer exactly.
 const NUMBER_EXACT_MAX: u64 = 1 << 53;
 
-/// Luau source of `Marks::put_integer`.
+/// Luau source of `JsonBridge::put_integer`.
 const PUT_INTEGER: &str = "local from_digits = integer.fromstring
 return function(into, key, digits) rawset(into, key, from_digits(digits)) end";
 
 /// The metatables and functions of one VM that the conversion uses.
 #[derive(Clone)]
-pub(crate) struct Marks {
+pub(crate) struct JsonBridge {
     /// The metatable that marks arrays. Frozen, so that scripts cannot change its behaviour.
     array: Table,
     /// Stores an `integer`, given as digits, in a table: mlua itself would convert it to a number.
     put_integer: Function,
     /// Awaits a promise; returns `true` and the value, or `false` with the message and the code of its error.
-    settle: Rc<OnceCell<Function>>,
+    await_promise: Rc<OnceCell<Function>>,
 }
 
-impl Marks {
-    /// Creates the marks; must be called before the globals are frozen.
+impl JsonBridge {
+    /// Creates the metatables and functions; must be called before the globals are frozen.
     pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
         let array = lua.create_table()?;
         let put_integer = lua.load(PUT_INTEGER).set_name("=value").call(())?;
-        Ok(Self { array, put_integer, settle: Rc::default() })
+        Ok(Self { array, put_integer, await_promise: Rc::default() })
     }
 
     /// Sets the `__index` of arrays, which handles missing fields, and freezes their metatable.
@@ -56,18 +56,18 @@ impl Marks {
     }
 
     /// Sets the function that awaits promises, so that a promise is written as its value.
-    pub(crate) fn set_settle(&self, settle: Function) {
-        let _ = self.settle.set(settle);
+    pub(crate) fn set_await_promise(&self, await_promise: Function) {
+        let _ = self.await_promise.set(await_promise);
     }
 
     /// Awaits a promise; any other userdata is returned unchanged.
-    fn settled(&self, value: &Value) -> mlua::Result<Value> {
-        let Some(settle) = self.settle.get() else { return Ok(value.clone()) };
-        let (is_value, settled, code): (bool, Value, Option<String>) = settle.call(value)?;
+    fn await_value(&self, value: &Value) -> mlua::Result<Value> {
+        let Some(await_promise) = self.await_promise.get() else { return Ok(value.clone()) };
+        let (is_value, value, code): (bool, Value, Option<String>) = await_promise.call(value)?;
         if is_value {
-            return Ok(settled);
+            return Ok(value);
         }
-        Err(mlua::Error::external(PromiseError { message: settled.to_string()?, code }))
+        Err(mlua::Error::external(PromiseError { message: value.to_string()?, code }))
     }
 
     /// Marks a table as an array.
@@ -93,7 +93,7 @@ pub(crate) struct PromiseError {
 #[derive(Debug)]
 pub(crate) enum ValueError {
     /// The value has no counterpart; the message says where and why.
-    Unfit(String),
+    Unrepresentable(String),
     /// The value or its JSON text exceeds a limit.
     TooLarge(String),
     /// An error of the VM, such as exhausted memory.
@@ -109,7 +109,7 @@ impl From<mlua::Error> for ValueError {
 impl std::fmt::Display for ValueError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unfit(text) | Self::TooLarge(text) => formatter.write_str(text),
+            Self::Unrepresentable(text) | Self::TooLarge(text) => formatter.write_str(text),
             Self::Lua(mlua::Error::MemoryError(_)) => formatter.write_str(NO_MEMORY),
             Self::Lua(error) => error.fmt(formatter),
         }
@@ -117,7 +117,7 @@ impl std::fmt::Display for ValueError {
 }
 
 /// A Lua string as text; `None` if it is not UTF-8.
-fn text(string: &LuaString) -> Option<String> {
+fn utf8_text(string: &LuaString) -> Option<String> {
     std::str::from_utf8(&string.as_bytes()).ok().map(str::to_owned)
 }
 

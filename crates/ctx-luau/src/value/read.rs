@@ -1,6 +1,6 @@
 //! Reads JSON text into Lua values.
 
-use super::{Marks, NODES_MAX, NUMBER_EXACT_MAX, ValueError, make_room};
+use super::{JsonBridge, NODES_MAX, NUMBER_EXACT_MAX, ValueError, make_room};
 use crate::vm::NO_MEMORY;
 use mlua::{IntoLua, Lua, Table, Value};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -10,20 +10,25 @@ use std::fmt;
 
 /// Options of [`read`].
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Reading {
+pub(crate) struct ReadOptions {
     /// Whether a null is `json.null` everywhere, not only in arrays.
     pub(crate) nulls: bool,
 }
 
 /// Reads one JSON text.
-pub(crate) fn read(lua: &Lua, marks: &Marks, text: &[u8], how: Reading) -> Result<Value, ValueError> {
-    let state = State { lua, marks, how, nodes: Cell::new(0), failed: RefCell::new(None) };
+pub(crate) fn read(
+    lua: &Lua,
+    bridge: &JsonBridge,
+    text: &[u8],
+    options: ReadOptions,
+) -> Result<Value, ValueError> {
+    let state = ReadState { lua, bridge, options, nodes: Cell::new(0), error: RefCell::new(None) };
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     // With a memory limit set, mlua protects each step against an allocation error, which takes longer than
     // the step. The size of a value is bounded by its text and `NODES_MAX`, so the limit is lifted here and
     // checked once afterwards.
     let limit = lua.set_memory_limit(0)?;
-    let read = Seed { state: &state, in_array: false }
+    let parsed = ValueSeed { state: &state, in_array: false }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value));
     lua.set_memory_limit(limit)?;
@@ -31,63 +36,68 @@ pub(crate) fn read(lua: &Lua, marks: &Marks, text: &[u8], how: Reading) -> Resul
     if limit > 0 && lua.used_memory() > limit {
         return Err(ValueError::Lua(mlua::Error::MemoryError(NO_MEMORY.to_owned())));
     }
-    match (read, state.failed.take()) {
-        (Ok(Read::Value(value)), _) => Ok(value),
-        (Ok(Read::Text(text)), _) => Ok(Value::String(lua.create_string(text.as_ref())?)),
-        (Ok(Read::Integer(integer)), _) => Ok(Value::String(lua.create_string(integer.to_string())?)),
+    match (parsed, state.error.take()) {
+        (Ok(ParsedValue::Value(value)), _) => Ok(value),
+        (Ok(ParsedValue::Text(text)), _) => Ok(Value::String(lua.create_string(text.as_ref())?)),
+        (Ok(ParsedValue::Integer(integer)), _) => Ok(Value::String(lua.create_string(integer.to_string())?)),
         (Err(_), Some(error)) => Err(error),
-        (Err(error), None) => Err(ValueError::Unfit(error.to_string())),
+        (Err(error), None) => Err(ValueError::Unrepresentable(error.to_string())),
     }
 }
 
 /// A value that was read and is not stored yet. Text is stored directly, without an intermediate mlua string.
-enum Read<'de> {
+enum ParsedValue<'de> {
     Value(Value),
     Text(Cow<'de, str>),
     /// An integer that is not exact as a double.
     Integer(i64),
 }
 
-struct State<'a> {
+struct ReadState<'a> {
     lua: &'a Lua,
-    marks: &'a Marks,
-    how: Reading,
+    bridge: &'a JsonBridge,
+    options: ReadOptions,
     nodes: Cell<usize>,
     /// The error if it is not one of syntax: serde can carry only its own errors.
-    failed: RefCell<Option<ValueError>>,
+    error: RefCell<Option<ValueError>>,
 }
 
-impl State<'_> {
-    fn keep<T, E: serde::de::Error>(&self, result: mlua::Result<T>) -> Result<T, E> {
+impl ReadState<'_> {
+    fn record_error<T, E: serde::de::Error>(&self, result: mlua::Result<T>) -> Result<T, E> {
         result.map_err(|error| {
-            *self.failed.borrow_mut() = Some(ValueError::Lua(error));
+            *self.error.borrow_mut() = Some(ValueError::Lua(error));
             E::custom("")
         })
     }
 
-    fn put<E: serde::de::Error>(&self, table: &Table, key: impl IntoLua, read: Read<'_>) -> Result<(), E> {
-        self.keep(match read {
-            Read::Value(value) => table.raw_set(key, value),
-            Read::Text(text) => table.raw_set(key, text.as_ref()),
-            Read::Integer(integer) => self.marks.put_integer.call((table, key, integer.to_string())),
+    fn store<E: serde::de::Error>(
+        &self,
+        table: &Table,
+        key: impl IntoLua,
+        parsed: ParsedValue<'_>,
+    ) -> Result<(), E> {
+        self.record_error(match parsed {
+            ParsedValue::Value(value) => table.raw_set(key, value),
+            ParsedValue::Text(text) => table.raw_set(key, text.as_ref()),
+            ParsedValue::Integer(integer) => self.bridge.put_integer.call((table, key, integer.to_string())),
         })
     }
 }
 
 #[derive(Clone, Copy)]
-struct Seed<'a> {
-    state: &'a State<'a>,
+struct ValueSeed<'a> {
+    state: &'a ReadState<'a>,
     in_array: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
-    type Value = Read<'de>;
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
+    type Value = ParsedValue<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ParsedValue<'de>, D::Error> {
         let nodes = self.state.nodes.get() + 1;
         if nodes > NODES_MAX {
             let message = format!("more than {NODES_MAX} values");
-            *self.state.failed.borrow_mut() = Some(ValueError::TooLarge(message));
+            *self.state.error.borrow_mut() = Some(ValueError::TooLarge(message));
             return Err(D::Error::custom(""));
         }
         self.state.nodes.set(nodes);
@@ -95,73 +105,77 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_> {
-    type Value = Read<'de>;
+impl<'de> Visitor<'de> for ValueSeed<'_> {
+    type Value = ParsedValue<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a JSON value")
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Read<'de>, E> {
-        Ok(Read::Value(if self.in_array || self.state.how.nulls { Value::NULL } else { Value::Nil }))
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Read<'de>, E> {
-        Ok(Read::Value(Value::Boolean(value)))
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Read<'de>, E> {
-        Ok(if value.unsigned_abs() <= NUMBER_EXACT_MAX {
-            Read::Value(Value::Integer(value))
+    fn visit_unit<E: serde::de::Error>(self) -> Result<ParsedValue<'de>, E> {
+        Ok(ParsedValue::Value(if self.in_array || self.state.options.nulls {
+            Value::NULL
         } else {
-            Read::Integer(value)
+            Value::Nil
+        }))
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<ParsedValue<'de>, E> {
+        Ok(ParsedValue::Value(Value::Boolean(value)))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<ParsedValue<'de>, E> {
+        Ok(if value.unsigned_abs() <= NUMBER_EXACT_MAX {
+            ParsedValue::Value(Value::Integer(value))
+        } else {
+            ParsedValue::Integer(value)
         })
     }
 
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Read<'de>, E> {
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<ParsedValue<'de>, E> {
         match i64::try_from(value) {
             Ok(value) => self.visit_i64(value),
             Err(_) => self.visit_str(&value.to_string()),
         }
     }
 
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Read<'de>, E> {
-        Ok(Read::Value(Value::Number(value)))
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<ParsedValue<'de>, E> {
+        Ok(ParsedValue::Value(Value::Number(value)))
     }
 
-    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Read<'de>, E> {
-        Ok(Read::Text(Cow::Owned(value.to_owned())))
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<ParsedValue<'de>, E> {
+        Ok(ParsedValue::Text(Cow::Owned(value.to_owned())))
     }
 
-    fn visit_borrowed_str<E: serde::de::Error>(self, value: &'de str) -> Result<Read<'de>, E> {
-        Ok(Read::Text(Cow::Borrowed(value)))
+    fn visit_borrowed_str<E: serde::de::Error>(self, value: &'de str) -> Result<ParsedValue<'de>, E> {
+        Ok(ParsedValue::Text(Cow::Borrowed(value)))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Read<'de>, A::Error> {
-        let table = self.state.keep(self.state.lua.create_table())?;
-        self.state.keep(self.state.marks.mark_array(&table))?;
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ParsedValue<'de>, A::Error> {
+        let table = self.state.record_error(self.state.lua.create_table())?;
+        self.state.record_error(self.state.bridge.mark_array(&table))?;
         let mut index = 0;
-        while let Some(item) = items.next_element_seed(Seed { in_array: true, ..self })? {
+        while let Some(item) = items.next_element_seed(ValueSeed { in_array: true, ..self })? {
             index += 1;
-            self.state.put(&table, index, item)?;
+            self.state.store(&table, index, item)?;
         }
-        Ok(Read::Value(Value::Table(table)))
+        Ok(ParsedValue::Value(Value::Table(table)))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Read<'de>, A::Error> {
-        let table = self.state.keep(self.state.lua.create_table())?;
-        while let Some(name) = fields.next_key_seed(Key)? {
-            let value = fields.next_value_seed(Seed { in_array: false, ..self })?;
-            self.state.put(&table, name.as_ref(), value)?;
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<ParsedValue<'de>, A::Error> {
+        let table = self.state.record_error(self.state.lua.create_table())?;
+        while let Some(name) = fields.next_key_seed(KeySeed)? {
+            let value = fields.next_value_seed(ValueSeed { in_array: false, ..self })?;
+            self.state.store(&table, name.as_ref(), value)?;
         }
-        Ok(Read::Value(Value::Table(table)))
+        Ok(ParsedValue::Value(Value::Table(table)))
     }
 }
 
 /// Deserializes the name of a field.
-struct Key;
+struct KeySeed;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for KeySeed {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -169,7 +183,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl<'de> Visitor<'de> for Key {
+impl<'de> Visitor<'de> for KeySeed {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,27 +1,27 @@
 //! Tests of the conversion: the round trip, and what is refused.
 
-use super::{Marks, NODES_MAX, Reading, TABLES_DEEP_MAX, ValueError, Writing, read, write};
+use super::{JsonBridge, NODES_MAX, ReadOptions, TABLES_DEEP_MAX, ValueError, WriteOptions, read, write};
 use mlua::{Lua, StdLib};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-fn vm() -> (Lua, Marks) {
+fn vm() -> (Lua, JsonBridge) {
     let lua = Lua::new_with(StdLib::ALL_SAFE, mlua::LuaOptions::new()).unwrap();
-    let marks = Marks::new(&lua).unwrap();
-    (lua, marks)
+    let bridge = JsonBridge::new(&lua).unwrap();
+    (lua, bridge)
 }
 
-fn round(text: &str, how: Reading) -> Result<String, ValueError> {
-    let (lua, marks) = vm();
-    let value = read(&lua, &marks, text.as_bytes(), how)?;
-    let json = write(&marks, &value, Writing { name: "value", bytes_max: 1 << 24 })?;
+fn round_trip(text: &str, options: ReadOptions) -> Result<String, ValueError> {
+    let (lua, bridge) = vm();
+    let value = read(&lua, &bridge, text.as_bytes(), options)?;
+    let json = write(&bridge, &value, WriteOptions { name: "value", bytes_max: 1 << 24 })?;
     Ok(String::from_utf8(json).unwrap())
 }
 
 fn written(source: &str) -> Result<String, String> {
-    let (lua, marks) = vm();
+    let (lua, bridge) = vm();
     let value: mlua::Value = lua.load(source).eval().unwrap();
-    let json = write(&marks, &value, Writing { name: "result", bytes_max: 1 << 20 });
+    let json = write(&bridge, &value, WriteOptions { name: "result", bytes_max: 1 << 20 });
     json.map(|json| String::from_utf8(json).unwrap()).map_err(|error| error.to_string())
 }
 
@@ -72,7 +72,7 @@ proptest! {
     #[test]
     fn every_json_value_comes_back(value in any_json()) {
         let value = json!([value]);
-        let text = round(&value.to_string(), Reading { nulls: true }).unwrap();
+        let text = round_trip(&value.to_string(), ReadOptions { nulls: true }).unwrap();
         let back: Json = serde_json::from_str(&text).unwrap();
         prop_assert!(same(&value, &back), "{value} became {back}");
     }
@@ -80,7 +80,7 @@ proptest! {
     #[test]
     fn every_json_value_comes_back_but_for_nulls_in_objects(value in any_json()) {
         let value = json!([value]);
-        let text = round(&value.to_string(), Reading::default()).unwrap();
+        let text = round_trip(&value.to_string(), ReadOptions::default()).unwrap();
         let back: Json = serde_json::from_str(&text).unwrap();
         let expected = without_null_fields(&value);
         prop_assert!(same(&expected, &back), "{expected} became {back}");
@@ -88,8 +88,8 @@ proptest! {
 
     #[test]
     fn no_text_breaks_the_reader(text in any::<Vec<u8>>()) {
-        let (lua, marks) = vm();
-        let read = read(&lua, &marks, &text, Reading::default());
+        let (lua, bridge) = vm();
+        let read = read(&lua, &bridge, &text, ReadOptions::default());
         prop_assert_eq!(read.is_ok(), serde_json::from_slice::<Json>(&text).is_ok());
     }
 }
@@ -100,10 +100,13 @@ fn integers_keep_every_digit() {
         ["0", "-1", "9007199254740992", "9007199254740993", "-9223372036854775808", "9223372036854775807"]
     {
         let text = format!("{{\"a\":[{digits}],\"b\":{digits}}}");
-        assert_eq!(round(&text, Reading::default()).unwrap(), text);
+        assert_eq!(round_trip(&text, ReadOptions::default()).unwrap(), text);
     }
-    assert_eq!(round("18446744073709551615", Reading::default()).unwrap(), "\"18446744073709551615\"");
-    assert_eq!(round("9007199254740993", Reading::default()).unwrap(), "\"9007199254740993\"");
+    assert_eq!(
+        round_trip("18446744073709551615", ReadOptions::default()).unwrap(),
+        "\"18446744073709551615\""
+    );
+    assert_eq!(round_trip("9007199254740993", ReadOptions::default()).unwrap(), "\"9007199254740993\"");
 }
 
 #[test]
@@ -116,13 +119,13 @@ fn numbers_are_written_as_json_writes_them() {
 
 #[test]
 fn empty_lists_stay_lists_and_empty_tables_are_objects() {
-    assert_eq!(round("{\"a\":[],\"b\":{}}", Reading::default()).unwrap(), "{\"a\":[],\"b\":{}}");
+    assert_eq!(round_trip("{\"a\":[],\"b\":{}}", ReadOptions::default()).unwrap(), "{\"a\":[],\"b\":{}}");
     assert_eq!(written("{}").unwrap(), "{}");
-    let (lua, marks) = vm();
-    let list = read(&lua, &marks, b"[1,2]", Reading::default()).unwrap();
+    let (lua, bridge) = vm();
+    let list = read(&lua, &bridge, b"[1,2]", ReadOptions::default()).unwrap();
     lua.globals().set("list", &list).unwrap();
     lua.load("table.remove(list) table.remove(list)").exec().unwrap();
-    assert_eq!(write(&marks, &list, Writing { name: "value", bytes_max: 99 }).unwrap(), b"[]");
+    assert_eq!(write(&bridge, &list, WriteOptions { name: "value", bytes_max: 99 }).unwrap(), b"[]");
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn lists_filled_in_any_order_are_lists() {
 }
 
 #[test]
-fn what_json_cannot_say_is_refused_with_its_place() {
+fn values_without_a_json_form_are_refused_with_their_path() {
     for (source, expected) in [
         ("{ items = { 1, { name = print } } }", "result.items[2].name: JSON has no functions"),
         ("{ ['a b'] = { 0/0 } }", "result[\"a b\"][1]: JSON has no NaN"),
@@ -171,15 +174,15 @@ fn what_json_cannot_say_is_refused_with_its_place() {
 #[test]
 fn depth_and_size_are_bounded() {
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-    round(&nested(TABLES_DEEP_MAX), Reading::default()).unwrap();
-    assert!(round(&nested(TABLES_DEEP_MAX + 1), Reading::default()).is_err());
+    round_trip(&nested(TABLES_DEEP_MAX), ReadOptions::default()).unwrap();
+    assert!(round_trip(&nested(TABLES_DEEP_MAX + 1), ReadOptions::default()).is_err());
     let grow = |levels: usize| {
         format!("(function() local t = {{}} for i = 2, {levels} do t = {{ t }} end return t end)()")
     };
     written(&grow(TABLES_DEEP_MAX)).unwrap();
     assert!(written(&grow(TABLES_DEEP_MAX + 1)).unwrap_err().contains("nested deeper than 128 levels"));
     let many = Json::from(vec![0; NODES_MAX]).to_string();
-    assert!(matches!(round(&many, Reading::default()), Err(ValueError::TooLarge(_))));
+    assert!(matches!(round_trip(&many, ReadOptions::default()), Err(ValueError::TooLarge(_))));
     let shared = "(function() local t = { 1 } for i = 1, 40 do t = { t, t } end return t end)()";
     assert_eq!(written(shared).unwrap_err(), "result: more than 100000 values");
 }
@@ -187,7 +190,7 @@ fn depth_and_size_are_bounded() {
 #[test]
 fn text_after_a_value_is_refused() {
     for text in ["1 2", "", "{", "[1,]", "nul", "'a'"] {
-        assert!(round(text, Reading::default()).is_err(), "{text}");
+        assert!(round_trip(text, ReadOptions::default()).is_err(), "{text}");
     }
-    assert_eq!(round(" [1] ", Reading::default()).unwrap(), json!([1]).to_string());
+    assert_eq!(round_trip(" [1] ", ReadOptions::default()).unwrap(), json!([1]).to_string());
 }

@@ -1,12 +1,12 @@
 //! Writes Lua values as JSON text.
 
-use super::{Marks, NODES_MAX, TABLES_DEEP_MAX, ValueError, text};
+use super::{JsonBridge, NODES_MAX, TABLES_DEEP_MAX, ValueError, utf8_text};
 use mlua::{LuaString, Table, Value};
 use std::ffi::c_void;
 
 /// Options of [`write`].
 #[derive(Clone, Copy)]
-pub(crate) struct Writing<'a> {
+pub(crate) struct WriteOptions<'a> {
     /// The name of the value in errors; if it is empty, paths in errors begin at the value's fields.
     pub(crate) name: &'a str,
     /// Maximum size of the text.
@@ -14,275 +14,293 @@ pub(crate) struct Writing<'a> {
 }
 
 /// Writes one value.
-pub(crate) fn write(marks: &Marks, value: &Value, how: Writing<'_>) -> Result<Vec<u8>, ValueError> {
-    let mut writer = Writer::new(marks, how);
-    writer.value(value).map_err(|trouble| trouble.told(how.name))?;
+pub(crate) fn write(
+    bridge: &JsonBridge,
+    value: &Value,
+    options: WriteOptions<'_>,
+) -> Result<Vec<u8>, ValueError> {
+    let mut writer = JsonWriter::new(bridge, options);
+    writer.write_value(value).map_err(|error| error.into_value_error(options.name))?;
     Ok(writer.out)
 }
 
 /// Writes a table as an object without its functions; returns the text and the names of the functions.
 pub(crate) fn write_fields(
-    marks: &Marks,
+    bridge: &JsonBridge,
     table: &Table,
-    how: Writing<'_>,
+    options: WriteOptions<'_>,
 ) -> Result<(Vec<u8>, Vec<String>), ValueError> {
-    let mut writer = Writer::new(marks, how);
+    let mut writer = JsonWriter::new(bridge, options);
     let mut functions = Vec::new();
-    let mut fields = writer.fields(table).map_err(|trouble| trouble.told(how.name))?;
+    let mut fields = writer.fields(table).map_err(|error| error.into_value_error(options.name))?;
     fields.retain(|(name, value)| {
         let is_function = matches!(value, Value::Function(_));
         if is_function {
-            functions.extend(text(name));
+            functions.extend(utf8_text(name));
         }
         !is_function
     });
-    writer.object(&fields).map_err(|trouble| trouble.told(how.name))?;
+    writer.write_object(&fields).map_err(|error| error.into_value_error(options.name))?;
     Ok((writer.out, functions))
 }
 
 /// An error, and the path of the value that caused it, innermost step first.
-struct Trouble {
-    what: What,
+struct WriteError {
+    kind: WriteErrorKind,
     path: Vec<String>,
 }
 
-enum What {
-    Unfit(String),
+enum WriteErrorKind {
+    Unrepresentable(String),
     TooLarge(String),
     Lua(mlua::Error),
 }
 
-impl Trouble {
-    fn unfit(what: impl Into<String>) -> Self {
-        Self { what: What::Unfit(what.into()), path: Vec::new() }
+impl WriteError {
+    fn unrepresentable(message: impl Into<String>) -> Self {
+        Self { kind: WriteErrorKind::Unrepresentable(message.into()), path: Vec::new() }
     }
 
-    fn too_large(what: String) -> Self {
-        Self { what: What::TooLarge(what), path: Vec::new() }
+    fn too_large(message: String) -> Self {
+        Self { kind: WriteErrorKind::TooLarge(message), path: Vec::new() }
     }
 
     fn within(mut self, step: impl FnOnce() -> String) -> Self {
-        if !matches!(self.what, What::TooLarge(_)) {
+        if !matches!(self.kind, WriteErrorKind::TooLarge(_)) {
             self.path.push(step());
         }
         self
     }
 
-    fn told(self, name: &str) -> ValueError {
+    fn into_value_error(self, name: &str) -> ValueError {
         let place = self.path.iter().rev().fold(name.to_owned(), |path, step| path + step);
-        let told = |place: &str, what: &str| match place.strip_prefix('.').unwrap_or(place) {
-            "" => what.to_owned(),
-            place => format!("{place}: {what}"),
+        let located = |place: &str, message: &str| match place.strip_prefix('.').unwrap_or(place) {
+            "" => message.to_owned(),
+            place => format!("{place}: {message}"),
         };
-        match &self.what {
-            What::Unfit(what) => ValueError::Unfit(told(&place, what)),
-            What::TooLarge(what) => ValueError::TooLarge(told(name, what)),
-            What::Lua(error) => ValueError::Lua(error.clone()),
+        match &self.kind {
+            WriteErrorKind::Unrepresentable(message) => ValueError::Unrepresentable(located(&place, message)),
+            WriteErrorKind::TooLarge(message) => ValueError::TooLarge(located(name, message)),
+            WriteErrorKind::Lua(error) => ValueError::Lua(error.clone()),
         }
     }
 }
 
-impl From<mlua::Error> for Trouble {
+impl From<mlua::Error> for WriteError {
     fn from(error: mlua::Error) -> Self {
-        Self { what: What::Lua(error), path: Vec::new() }
+        Self { kind: WriteErrorKind::Lua(error), path: Vec::new() }
     }
 }
 
-struct Writer<'a> {
-    marks: &'a Marks,
+struct JsonWriter<'a> {
+    bridge: &'a JsonBridge,
     out: Vec<u8>,
     bytes_max: usize,
     nodes: usize,
     /// The tables around the current value, to bound nesting and detect cycles.
-    around: Vec<*const c_void>,
+    open_tables: Vec<*const c_void>,
 }
 
-impl<'a> Writer<'a> {
-    fn new(marks: &'a Marks, how: Writing<'_>) -> Self {
-        Self { marks, out: Vec::new(), bytes_max: how.bytes_max, nodes: 0, around: Vec::new() }
+impl<'a> JsonWriter<'a> {
+    fn new(bridge: &'a JsonBridge, options: WriteOptions<'_>) -> Self {
+        Self { bridge, out: Vec::new(), bytes_max: options.bytes_max, nodes: 0, open_tables: Vec::new() }
     }
 
-    fn value(&mut self, value: &Value) -> Result<(), Trouble> {
-        self.visit()?;
+    fn write_value(&mut self, value: &Value) -> Result<(), WriteError> {
+        self.count_node()?;
         match value {
-            Value::Nil => self.plain("null"),
-            Value::LightUserData(_) if *value == Value::NULL => self.plain("null"),
-            Value::Boolean(value) => self.plain(if *value { "true" } else { "false" }),
-            Value::Integer(integer) => self.plain(&integer.to_string()),
+            Value::Nil => self.write_raw("null"),
+            Value::LightUserData(_) if *value == Value::NULL => self.write_raw("null"),
+            Value::Boolean(value) => self.write_raw(if *value { "true" } else { "false" }),
+            Value::Integer(integer) => self.write_raw(&integer.to_string()),
             Value::Number(number) if number.is_finite() => {
                 serde_json::to_writer(&mut self.out, number)
-                    .map_err(|error| Trouble::unfit(error.to_string()))?;
-                self.room(0)
+                    .map_err(|error| WriteError::unrepresentable(error.to_string()))?;
+                self.check_size(0)
             }
-            Value::Number(number) => Err(Trouble::unfit(format!("JSON has no {}", not_finite(*number)))),
-            Value::String(string) => self.string(string),
-            Value::Table(table) => self.table(table),
-            Value::UserData(_) => match self.marks.settled(value)? {
-                other @ Value::UserData(_) => Err(Trouble::unfit(format!("JSON has no {}", kind(&other)))),
-                settled => self.value(&settled),
+            Value::Number(number) => {
+                Err(WriteError::unrepresentable(format!("JSON has no {}", not_finite(*number))))
+            }
+            Value::String(string) => self.write_string(string),
+            Value::Table(table) => self.write_table(table),
+            Value::UserData(_) => match self.bridge.await_value(value)? {
+                other @ Value::UserData(_) => {
+                    Err(WriteError::unrepresentable(format!("JSON has no {}", type_noun(&other))))
+                }
+                awaited => self.write_value(&awaited),
             },
-            other => Err(Trouble::unfit(format!("JSON has no {}", kind(other)))),
+            other => Err(WriteError::unrepresentable(format!("JSON has no {}", type_noun(other)))),
         }
     }
 
-    fn visit(&mut self) -> Result<(), Trouble> {
+    fn count_node(&mut self) -> Result<(), WriteError> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
-            return Err(Trouble::too_large(format!("more than {NODES_MAX} values")));
+            return Err(WriteError::too_large(format!("more than {NODES_MAX} values")));
         }
         Ok(())
     }
 
-    fn room(&self, more: usize) -> Result<(), Trouble> {
+    fn check_size(&self, more: usize) -> Result<(), WriteError> {
         if self.out.len() + more > self.bytes_max {
-            return Err(Trouble::too_large(format!("more than {} bytes as JSON", self.bytes_max)));
+            return Err(WriteError::too_large(format!("more than {} bytes as JSON", self.bytes_max)));
         }
         Ok(())
     }
 
-    fn plain(&mut self, text: &str) -> Result<(), Trouble> {
-        self.room(text.len())?;
+    fn write_raw(&mut self, text: &str) -> Result<(), WriteError> {
+        self.check_size(text.len())?;
         self.out.extend_from_slice(text.as_bytes());
         Ok(())
     }
 
-    fn string(&mut self, string: &LuaString) -> Result<(), Trouble> {
+    fn write_string(&mut self, string: &LuaString) -> Result<(), WriteError> {
         let bytes = string.as_bytes();
-        self.room(bytes.len() + 2)?;
+        self.check_size(bytes.len() + 2)?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
-            Trouble::unfit(format!(
+            WriteError::unrepresentable(format!(
                 "not UTF-8 at byte {}; base64.encode can carry it",
                 error.valid_up_to() + 1
             ))
         })?;
-        serde_json::to_writer(&mut self.out, text).map_err(|error| Trouble::unfit(error.to_string()))?;
-        self.room(0)
+        serde_json::to_writer(&mut self.out, text)
+            .map_err(|error| WriteError::unrepresentable(error.to_string()))?;
+        self.check_size(0)
     }
 
-    fn table(&mut self, table: &Table) -> Result<(), Trouble> {
+    fn write_table(&mut self, table: &Table) -> Result<(), WriteError> {
         let place = table.to_pointer();
-        if self.around.contains(&place) {
-            return Err(Trouble::unfit("the table contains itself"));
+        if self.open_tables.contains(&place) {
+            return Err(WriteError::unrepresentable("the table contains itself"));
         }
-        if self.around.len() == TABLES_DEEP_MAX {
-            return Err(Trouble::unfit(format!("nested deeper than {} levels", TABLES_DEEP_MAX + 1)));
+        if self.open_tables.len() == TABLES_DEEP_MAX {
+            return Err(WriteError::unrepresentable(format!(
+                "nested deeper than {} levels",
+                TABLES_DEEP_MAX + 1
+            )));
         }
-        self.around.push(place);
-        let written = self.table_within(table);
-        self.around.pop();
-        written
+        self.open_tables.push(place);
+        let result = self.write_table_content(table);
+        self.open_tables.pop();
+        result
     }
 
-    fn table_within(&mut self, table: &Table) -> Result<(), Trouble> {
-        let marked = self.marks.is_array(table);
+    fn write_table_content(&mut self, table: &Table) -> Result<(), WriteError> {
+        let marked = self.bridge.is_array(table);
         if table.is_empty() {
-            return self.plain(if marked { "[]" } else { "{}" });
+            return self.write_raw(if marked { "[]" } else { "{}" });
         }
         if marked || table.raw_len() > 0 {
-            return self.array(table);
+            return self.write_array(table);
         }
         let fields = self.fields(table)?;
-        self.object(&fields)
+        self.write_object(&fields)
     }
 
     /// Writes items in the order of iteration. That is the order of their positions, unless the table was
     /// filled in an unusual order, for which the items are then sorted.
-    fn array(&mut self, table: &Table) -> Result<(), Trouble> {
+    fn write_array(&mut self, table: &Table) -> Result<(), WriteError> {
         let start = self.out.len();
         let nodes = self.nodes;
         let mut expected = 1;
-        let mut trouble = None;
+        let mut error = None;
         let mut in_order = true;
-        self.plain("[")?;
+        self.write_raw("[")?;
         table.for_each(|key: Value, item: Value| {
-            if trouble.is_some() || !in_order {
+            if error.is_some() || !in_order {
                 return Ok(());
             }
             if key != Value::Integer(expected) {
                 in_order = false;
                 return Ok(());
             }
-            let comma = if expected > 1 { self.plain(",") } else { Ok(()) };
-            let written = comma.and_then(|()| self.value(&item));
-            trouble = written.err().map(|trouble| trouble.within(|| format!("[{expected}]")));
+            let comma = if expected > 1 { self.write_raw(",") } else { Ok(()) };
+            let result = comma.and_then(|()| self.write_value(&item));
+            error = result.err().map(|error| error.within(|| format!("[{expected}]")));
             expected += 1;
             Ok(())
         })?;
-        if let Some(trouble) = trouble {
-            return Err(trouble);
+        if let Some(error) = error {
+            return Err(error);
         }
         if in_order {
-            return self.plain("]");
+            return self.write_raw("]");
         }
         self.out.truncate(start);
         self.nodes = nodes;
-        self.array_in_any_order(table)
+        self.write_sorted_array(table)
     }
 
-    fn array_in_any_order(&mut self, table: &Table) -> Result<(), Trouble> {
+    fn write_sorted_array(&mut self, table: &Table) -> Result<(), WriteError> {
         let mut items: Vec<(i64, Value)> = Vec::new();
-        let mut strange = None;
-        let left = NODES_MAX - self.nodes.min(NODES_MAX);
+        let mut invalid_key = None;
+        let nodes_left = NODES_MAX - self.nodes.min(NODES_MAX);
         table.for_each(|key: Value, item: Value| {
             match key {
-                Value::Integer(index) if items.len() <= left => items.push((index, item)),
+                Value::Integer(index) if items.len() <= nodes_left => items.push((index, item)),
                 Value::Integer(_) => {}
-                other => strange = Some(other),
+                other => invalid_key = Some(other),
             }
             Ok(())
         })?;
-        if items.len() > left {
-            return Err(Trouble::too_large(format!("more than {NODES_MAX} values")));
+        if items.len() > nodes_left {
+            return Err(WriteError::too_large(format!("more than {NODES_MAX} values")));
         }
-        if let Some(key) = strange {
+        if let Some(key) = invalid_key {
             let key = key_text(&key);
-            return Err(Trouble::unfit(format!(
+            return Err(WriteError::unrepresentable(format!(
                 "has items by position and also the key {key}; JSON has no such mix"
             )));
         }
         items.sort_by_key(|(index, _)| *index);
-        self.plain("[")?;
+        self.write_raw("[")?;
         for (position, (index, item)) in items.iter().enumerate() {
             let expected = position as i64 + 1;
             if *index < 1 {
-                return Err(Trouble::unfit(format!("has the key {index}; positions begin at 1")));
+                return Err(WriteError::unrepresentable(format!(
+                    "has the key {index}; positions begin at 1"
+                )));
             }
             if *index != expected {
                 let hint = "use json.null for what is absent, or keys that are strings";
-                return Err(Trouble::unfit(format!("has an item {index} but no item {expected}; {hint}")));
+                return Err(WriteError::unrepresentable(format!(
+                    "has an item {index} but no item {expected}; {hint}"
+                )));
             }
             if position > 0 {
-                self.plain(",")?;
+                self.write_raw(",")?;
             }
-            self.value(item).map_err(|trouble| trouble.within(|| format!("[{index}]")))?;
+            self.write_value(item).map_err(|error| error.within(|| format!("[{index}]")))?;
         }
-        self.plain("]")
+        self.write_raw("]")
     }
 
     /// The fields sorted by name, so that equal tables give equal text.
-    fn fields(&mut self, table: &Table) -> Result<Vec<(LuaString, Value)>, Trouble> {
+    fn fields(&mut self, table: &Table) -> Result<Vec<(LuaString, Value)>, WriteError> {
         let mut fields = Vec::new();
-        let mut strange = None;
-        let left = NODES_MAX - self.nodes.min(NODES_MAX);
+        let mut invalid_key = None;
+        let nodes_left = NODES_MAX - self.nodes.min(NODES_MAX);
         table.for_each(|key: Value, value: Value| {
             match key {
-                Value::String(name) if fields.len() <= left => fields.push((name, value)),
+                Value::String(name) if fields.len() <= nodes_left => fields.push((name, value)),
                 Value::String(_) => {}
-                other => strange = Some(other),
+                other => invalid_key = Some(other),
             }
             Ok(())
         })?;
-        if fields.len() > left {
-            return Err(Trouble::too_large(format!("more than {NODES_MAX} values")));
+        if fields.len() > nodes_left {
+            return Err(WriteError::too_large(format!("more than {NODES_MAX} values")));
         }
-        match strange {
+        match invalid_key {
             Some(Value::Integer(index)) if fields.is_empty() => {
                 let hint = "use json.null for what is absent, or keys that are strings";
-                Err(Trouble::unfit(format!("has an item {index} but no item 1; {hint}")))
+                Err(WriteError::unrepresentable(format!("has an item {index} but no item 1; {hint}")))
             }
             Some(key) => {
                 let key = key_text(&key);
-                Err(Trouble::unfit(format!("has the key {key}; keys of a JSON object are strings")))
+                Err(WriteError::unrepresentable(format!(
+                    "has the key {key}; keys of a JSON object are strings"
+                )))
             }
             None => {
                 fields.sort_by(|(a, _), (b, _)| a.as_bytes().as_ref().cmp(b.as_bytes().as_ref()));
@@ -291,17 +309,17 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn object(&mut self, fields: &[(LuaString, Value)]) -> Result<(), Trouble> {
-        self.plain("{")?;
+    fn write_object(&mut self, fields: &[(LuaString, Value)]) -> Result<(), WriteError> {
+        self.write_raw("{")?;
         for (position, (name, value)) in fields.iter().enumerate() {
             if position > 0 {
-                self.plain(",")?;
+                self.write_raw(",")?;
             }
-            self.string(name).map_err(|trouble| trouble.within(|| ".<a key>".to_owned()))?;
-            self.plain(":")?;
-            self.value(value).map_err(|trouble| trouble.within(|| step(name)))?;
+            self.write_string(name).map_err(|error| error.within(|| ".<a key>".to_owned()))?;
+            self.write_raw(":")?;
+            self.write_value(value).map_err(|error| error.within(|| step(name)))?;
         }
-        self.plain("}")
+        self.write_raw("}")
     }
 }
 
@@ -322,7 +340,7 @@ fn key_text(key: &Value) -> String {
         Value::Integer(integer) => integer.to_string(),
         Value::Number(number) => number.to_string(),
         Value::Boolean(value) => value.to_string(),
-        other => kind(other).to_owned(),
+        other => type_noun(other).to_owned(),
     }
 }
 
@@ -330,7 +348,7 @@ fn not_finite(number: f64) -> &'static str {
     if number.is_nan() { "NaN" } else { "infinity" }
 }
 
-fn kind(value: &Value) -> &'static str {
+fn type_noun(value: &Value) -> &'static str {
     match value {
         Value::Function(_) => "functions",
         Value::Thread(_) => "coroutines",

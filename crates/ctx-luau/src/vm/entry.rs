@@ -1,21 +1,21 @@
 //! Runs a script as its kind requires: calls its function and converts the result.
 
-use crate::engine::protocol::{Entry, Failure};
-use crate::value::{Writing, write, write_fields};
+use crate::engine::protocol::{Entry, JobFailure};
+use crate::value::{WriteOptions, write, write_fields};
 use crate::vm::explain;
-use crate::vm::machine::Scene;
-use crate::vm::scan::scanned;
+use crate::vm::machine::Execution;
+use crate::vm::scan::emit_scan_result;
 use mlua::{Function, Lua, LuaString, Table, Value};
 
 /// The kinds of script: the global that each defines, the function that it must have, and that function's
 /// signature.
-const KINDS: &[(&str, &str, &str)] = &[
+const SCRIPT_KINDS: &[(&str, &str, &str)] = &[
     ("tool", "execute", "tool.execute(params, context)"),
     ("connector", "scan", "connector.scan(config, cursor)"),
     ("agent", "resolve", "agent.resolve(args, config, context)"),
 ];
 /// The fields of a definition. All others in the table of a script are its own.
-const SAYINGS: &[&str] = &[
+const DEFINITION_FIELDS: &[&str] = &[
     "annotations",
     "arguments",
     "complete",
@@ -39,38 +39,42 @@ const TWO_RESULTS: &str = "the script called result(value) and also returned a v
 const ONE_RESULT: &str = "return one, as in `return { a, b }`; `return (f())` returns the first of several";
 
 /// Runs the chunk, then the function of the script's kind; returns the result as JSON.
-pub(super) fn play(scene: &Scene<'_>, environment: &Table, chunk: &Function) -> Result<Vec<u8>, Failure> {
-    let returned = scene.call(chunk, Vec::new()).map_err(|failure| scene.await_promises_after(failure))?;
-    scene.await_promises()?;
-    match scene.job.entry {
-        Entry::Describe => describe(scene, environment),
+pub(super) fn execute(
+    execution: &Execution<'_>,
+    environment: &Table,
+    chunk: &Function,
+) -> Result<Vec<u8>, JobFailure> {
+    let returned =
+        execution.call(chunk, Vec::new()).map_err(|failure| execution.await_promises_after(failure))?;
+    execution.await_promises()?;
+    match execution.job.entry {
+        Entry::Describe => describe(execution, environment),
         Entry::Tool => {
-            let execute = function(scene, environment, "tool")?;
-            let returned = scene.call(&execute, arguments(scene, 1, true)?)?;
-            result(scene, returned.first())
+            let execute = entry_function(execution, environment, "tool")?;
+            let returned = execution.call(&execute, read_arguments(execution, 1, true)?)?;
+            write_result(execution, returned.first())
         }
         Entry::Agent => {
-            let resolve = function(scene, environment, "agent")?;
-            let returned = scene.call(&resolve, arguments(scene, 2, true)?)?;
-            result(scene, returned.first())
+            let resolve = entry_function(execution, environment, "agent")?;
+            let returned = execution.call(&resolve, read_arguments(execution, 2, true)?)?;
+            write_result(execution, returned.first())
         }
         Entry::Connector => {
-            let scan = function(scene, environment, "connector")?;
-            let returned = scene.call(&scan, arguments(scene, 2, false)?)?;
-            scanned(scene, &returned)
+            let scan = entry_function(execution, environment, "connector")?;
+            let returned = execution.call(&scan, read_arguments(execution, 2, false)?)?;
+            emit_scan_result(execution, &returned)
         }
-        Entry::Chunk if returned.len() > 1 => {
-            Err(scene.contract(&format!("the script returned {} values: {ONE_RESULT}", returned.len())))
-        }
+        Entry::Chunk if returned.len() > 1 => Err(execution
+            .contract_failure(&format!("the script returned {} values: {ONE_RESULT}", returned.len()))),
         Entry::Chunk => {
-            let told = scene.run.result.take();
-            match (told, returned.first()) {
-                (Some(_), Some(_)) => Err(scene.contract(TWO_RESULTS)),
+            let passed_result = execution.run.result.take();
+            match (passed_result, returned.first()) {
+                (Some(_), Some(_)) => Err(execution.contract_failure(TWO_RESULTS)),
                 (Some(json), None) => Ok(json),
-                (None, Some(value)) => result(scene, Some(value)),
-                (None, None) => Err(match explain::result_hidden(&scene.source_text()) {
-                    Some(hint) => scene.contract(&format!("{NO_RESULT} ({hint})")),
-                    None => scene.contract(NO_RESULT),
+                (None, Some(value)) => write_result(execution, Some(value)),
+                (None, None) => Err(match explain::shadowed_result_hint(&execution.source_text()) {
+                    Some(hint) => execution.contract_failure(&format!("{NO_RESULT} ({hint})")),
+                    None => execution.contract_failure(NO_RESULT),
                 }),
             }
         }
@@ -78,81 +82,95 @@ pub(super) fn play(scene: &Scene<'_>, environment: &Table, chunk: &Function) -> 
 }
 
 /// The first `count` arguments of the job, and `context` for the kinds that get it.
-fn arguments(scene: &Scene<'_>, count: usize, context: bool) -> Result<Vec<Value>, Failure> {
+fn read_arguments(execution: &Execution<'_>, count: usize, context: bool) -> Result<Vec<Value>, JobFailure> {
     let mut arguments = Vec::with_capacity(count + 1);
-    for place in 0..count {
-        let value = match scene.job.arguments.get(place) {
-            Some(json) => scene.read(json.get().as_bytes()).map_err(|error| scene.failed(&error))?,
+    for index in 0..count {
+        let value = match execution.job.arguments.get(index) {
+            Some(json) => {
+                execution.read(json.get().as_bytes()).map_err(|error| execution.vm_failure(&error))?
+            }
             None => Value::Nil,
         };
         arguments.push(value);
     }
     if context {
-        arguments.push(scene.context());
+        arguments.push(execution.context());
     }
     Ok(arguments)
 }
 
-fn result(scene: &Scene<'_>, value: Option<&Value>) -> Result<Vec<u8>, Failure> {
-    let how = Writing { name: "result", bytes_max: scene.job.bounds.result_bytes };
-    write(&scene.globals.marks, value.unwrap_or(&Value::Nil), how).map_err(|error| scene.unfit(error))
+fn write_result(execution: &Execution<'_>, value: Option<&Value>) -> Result<Vec<u8>, JobFailure> {
+    let options = WriteOptions { name: "result", bytes_max: execution.job.bounds.result_bytes };
+    write(&execution.globals.bridge, value.unwrap_or(&Value::Nil), options)
+        .map_err(|error| execution.result_failure(error))
 }
 
-fn global(environment: &Table, name: &str) -> Value {
+fn read_global(environment: &Table, name: &str) -> Value {
     environment.raw_get(name).unwrap_or(Value::Nil)
 }
 
-fn function(scene: &Scene<'_>, environment: &Table, kind: &str) -> Result<Function, Failure> {
-    let signature = KINDS.iter().find(|(name, ..)| *name == kind).map_or(kind, |(_, _, signature)| signature);
-    let field = KINDS.iter().find(|(name, ..)| *name == kind).map_or(kind, |(_, field, _)| field);
-    let table = match global(environment, kind) {
+fn entry_function(
+    execution: &Execution<'_>,
+    environment: &Table,
+    kind: &str,
+) -> Result<Function, JobFailure> {
+    let signature =
+        SCRIPT_KINDS.iter().find(|(name, ..)| *name == kind).map_or(kind, |(_, _, signature)| signature);
+    let field = SCRIPT_KINDS.iter().find(|(name, ..)| *name == kind).map_or(kind, |(_, field, _)| field);
+    let table = match read_global(environment, kind) {
         Value::Table(table) => table,
         Value::Nil => {
             let local = format!("local {kind} ");
-            let hint = if scene.source_text().contains(&local) { "; it must not be `local`" } else { "" };
-            return Err(scene.contract(&format!("the script must define the global table `{kind}`{hint}")));
+            let hint = if execution.source_text().contains(&local) { "; it must not be `local`" } else { "" };
+            return Err(execution
+                .contract_failure(&format!("the script must define the global table `{kind}`{hint}")));
         }
         other => {
             let other = other.type_name();
-            return Err(scene.contract(&format!("`{kind}` must be a table, it is a {other}")));
+            return Err(execution.contract_failure(&format!("`{kind}` must be a table, it is a {other}")));
         }
     };
     match table.raw_get(field) {
         Ok(Value::Function(function)) => Ok(function),
-        _ => Err(scene.contract(&format!("the script must define the function {signature}"))),
+        _ => Err(execution.contract_failure(&format!("the script must define the function {signature}"))),
     }
 }
 
-fn describe(scene: &Scene<'_>, environment: &Table) -> Result<Vec<u8>, Failure> {
-    let found = KINDS.iter().find_map(|(kind, ..)| match global(environment, kind) {
+fn describe(execution: &Execution<'_>, environment: &Table) -> Result<Vec<u8>, JobFailure> {
+    let found = SCRIPT_KINDS.iter().find_map(|(kind, ..)| match read_global(environment, kind) {
         Value::Table(table) => Some((*kind, table)),
         _ => None,
     });
     let Some((kind, table)) = found else {
-        return Err(scene.contract("the script must define the global table `tool`, `connector` or `agent`"));
+        return Err(execution
+            .contract_failure("the script must define the global table `tool`, `connector` or `agent`"));
     };
-    let said = sayings(&scene.globals.lua, &table).map_err(|error| scene.failed(&error))?;
-    let how = Writing { name: kind, bytes_max: scene.job.bounds.result_bytes };
-    let (fields, functions) =
-        write_fields(&scene.globals.marks, &said, how).map_err(|error| scene.unfit(error))?;
+    let definition =
+        definition_fields(&execution.globals.lua, &table).map_err(|error| execution.vm_failure(&error))?;
+    let options = WriteOptions { name: kind, bytes_max: execution.job.bounds.result_bytes };
+    let (fields, functions) = write_fields(&execution.globals.bridge, &definition, options)
+        .map_err(|error| execution.result_failure(error))?;
     let functions = serde_json::to_vec(&functions).unwrap_or_default();
-    let mut answer = format!("{{\"kind\":\"{kind}\",\"table\":").into_bytes();
-    answer.extend(fields);
-    answer.extend_from_slice(b",\"functions\":");
-    answer.extend(functions);
-    answer.push(b'}');
-    Ok(answer)
+    let mut description = format!("{{\"kind\":\"{kind}\",\"table\":").into_bytes();
+    description.extend(fields);
+    description.extend_from_slice(b",\"functions\":");
+    description.extend(functions);
+    description.push(b'}');
+    Ok(description)
 }
 
 /// The fields of the definition, and the functions in the table.
-fn sayings(lua: &Lua, table: &Table) -> mlua::Result<Table> {
-    let said = lua.create_table()?;
+fn definition_fields(lua: &Lua, table: &Table) -> mlua::Result<Table> {
+    let definition = lua.create_table()?;
     table.for_each(|name: Value, value: Value| {
-        let is_said = |name: &LuaString| SAYINGS.iter().any(|known| name.as_bytes() == known.as_bytes());
+        let is_definition_field =
+            |name: &LuaString| DEFINITION_FIELDS.iter().any(|known| name.as_bytes() == known.as_bytes());
         match &name {
-            Value::String(text) if value.is_function() || is_said(text) => said.raw_set(name, value),
+            Value::String(text) if value.is_function() || is_definition_field(text) => {
+                definition.raw_set(name, value)
+            }
             _ => Ok(()),
         }
     })?;
-    Ok(said)
+    Ok(definition)
 }

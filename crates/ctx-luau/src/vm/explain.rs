@@ -67,7 +67,7 @@ const NULL_HINT: &str = "a null in a list is json.null: compare it with `value =
 const TEXT_HINT: &str = "it is a text: if it is JSON, json.decode(text) makes a table of it";
 
 /// Luau's messages for a loop over a string, from functions that expect a table.
-const WALKS_OF_TEXT: &[&str] = &[
+const STRING_ITERATION_ERRORS: &[&str] = &[
     "'ipairs' (table expected, got string)",
     "'pairs' (table expected, got string)",
     "'next' (table expected, got string)",
@@ -89,7 +89,7 @@ const SYNTAX_WORDS: &[(&str, &str)] = &[
 ];
 
 /// Hints for syntax errors, by an operator of another language in the line.
-const SYNTAX_PIECES: &[(&str, &str)] = &[
+const SYNTAX_OPERATORS: &[(&str, &str)] = &[
     ("=>", "write `function(x) return x end`"),
     ("!==", "not equal is `~=`"),
     ("===", "equal is `==`"),
@@ -120,7 +120,7 @@ const SYNTAX_MESSAGES: &[(&str, &str)] = &[
 ];
 
 /// Hints for blocks that begin with a colon, by the first word of the line.
-const BLOCKS: &[(&str, &str)] = &[
+const BLOCK_KEYWORDS: &[(&str, &str)] = &[
     ("if", IF_HINT),
     ("elseif", "write `elseif condition then`"),
     ("else", "write `else`, without a colon; the block ends with `end`"),
@@ -142,7 +142,7 @@ const ARGUMENTS_HINT: &str = "named arguments are one table: f({ name = value })
 const FIELD_HINT: &str = "a table is written { name = value }";
 
 /// Parts of Luau's messages about an `integer` where it expects a number.
-const INTEGER_TROUBLES: &[&str] =
+const INTEGER_ERRORS: &[&str] =
     &["integer and ", " and integer", "attempt to compare integer", "got integer)"];
 /// Hint for an `integer` where Luau expects a number.
 const INTEGER_HINT: &str = "whole numbers beyond 2^53 are of the type integer, which keeps every digit; \
@@ -153,7 +153,7 @@ const CONTEXT_HINT: &str =
     "`context` cannot be changed; keep values in a local variable, table.clone(t) copies a table";
 
 /// The message of an error value that a script raised; `None` if it has none.
-pub(super) fn raised(value: &Value) -> Option<String> {
+pub(super) fn raised_message(value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => text.to_string_lossy(),
         Value::Table(table) => match table.raw_get::<Value>("message").ok()? {
@@ -163,19 +163,21 @@ pub(super) fn raised(value: &Value) -> Option<String> {
         Value::Nil => "the script raised nil as its error".to_owned(),
         _ => return None,
     };
-    Some(shortened(&text))
+    Some(truncate(&text))
 }
 
 /// The innermost cause of an error.
-pub(super) fn root(error: &mlua::Error) -> &mlua::Error {
+pub(super) fn root_cause(error: &mlua::Error) -> &mlua::Error {
     match error {
-        mlua::Error::CallbackError { cause, .. } | mlua::Error::BadArgument { cause, .. } => root(cause),
+        mlua::Error::CallbackError { cause, .. } | mlua::Error::BadArgument { cause, .. } => {
+            root_cause(cause)
+        }
         other => other,
     }
 }
 
 /// Truncates a text to [`ERROR_BYTES_MAX`].
-pub(super) fn shortened(text: &str) -> String {
+pub(super) fn truncate(text: &str) -> String {
     if text.len() <= ERROR_BYTES_MAX {
         return text.to_owned();
     }
@@ -183,28 +185,28 @@ pub(super) fn shortened(text: &str) -> String {
 }
 
 /// Adds a hint to the message of an error, if the line where it happened contains a known mistake.
-pub(super) fn with_hint(chunk_name: &str, source: &str, entry: Entry, message: String) -> String {
-    let nil =
+pub(super) fn add_hint(chunk_name: &str, source: &str, entry: Entry, message: String) -> String {
+    let is_nil_error =
         message.contains("attempt to call a nil value") || message.contains("attempt to index nil with");
-    let hides_result = message.contains("attempt to call a ") && !message.contains("nil value");
-    if INTEGER_TROUBLES.iter().any(|trouble| message.contains(trouble)) {
+    let calls_shadowed_result = message.contains("attempt to call a ") && !message.contains("nil value");
+    if INTEGER_ERRORS.iter().any(|error| message.contains(error)) {
         return format!("{message} ({INTEGER_HINT})");
     }
     let Some(line) = line_of(chunk_name, source, &message) else { return message };
     if message.contains("attempt to modify a readonly table") && has_word(line, "context") {
         return format!("{message} ({CONTEXT_HINT})");
     }
-    if hides_result
+    if calls_shadowed_result
         && has_word(line, "result")
-        && let Some(hint) = result_hidden(source)
+        && let Some(hint) = shadowed_result_hint(source)
     {
         return format!("{message} ({hint})");
     }
-    if nil && let Some((name, hint)) = ABSENT.iter().find(|(name, _)| has_word(line, name)) {
-        let hint = absent_in_execute(name).filter(|_| entry == Entry::Chunk).unwrap_or(hint);
+    if is_nil_error && let Some((name, hint)) = ABSENT.iter().find(|(name, _)| has_word(line, name)) {
+        let hint = execute_absence_hint(name).filter(|_| entry == Entry::Chunk).unwrap_or(hint);
         return format!("{message} ({hint})");
     }
-    if nil && let Some((_, hint)) = LIST_METHODS.iter().find(|(method, _)| line.contains(method)) {
+    if is_nil_error && let Some((_, hint)) = LIST_METHODS.iter().find(|(method, _)| line.contains(method)) {
         return format!("{message} ({hint})");
     }
     if message.contains("with 'await'") || message.contains("'await' of") {
@@ -216,20 +218,22 @@ pub(super) fn with_hint(chunk_name: &str, source: &str, entry: Entry, message: S
     if message.contains("attempt to compare") && message.contains("userdata") {
         return format!("{message} ({NULL_HINT})");
     }
-    if message.contains("iterate over a string") || WALKS_OF_TEXT.iter().any(|walk| message.contains(walk)) {
+    if message.contains("iterate over a string")
+        || STRING_ITERATION_ERRORS.iter().any(|error| message.contains(error))
+    {
         return format!("{message} ({TEXT_HINT})");
     }
     message
 }
 
 /// The hint for a name that other kinds of script or plain Lua have, but `execute` does not.
-pub(super) fn absent_in_execute(name: &str) -> Option<&'static str> {
+pub(super) fn execute_absence_hint(name: &str) -> Option<&'static str> {
     let hints = ABSENT_IN_EXECUTE.iter().chain(ABSENT);
     hints.filter(|(absent, _)| *absent == name).map(|(_, hint)| *hint).next()
 }
 
 /// The hint for a variable that shadows the function `result`, if there is one.
-pub(super) fn result_hidden(source: &str) -> Option<String> {
+pub(super) fn shadowed_result_hint(source: &str) -> Option<String> {
     let (number, _) = source.lines().enumerate().find(|(_, line)| {
         let line = line.trim_start();
         line.strip_prefix("local ").is_some_and(|rest| {
@@ -244,14 +248,14 @@ pub(super) fn result_hidden(source: &str) -> Option<String> {
 }
 
 /// The message of a syntax error, with a hint if its cause is a known mistake.
-pub(super) fn syntax(chunk_name: &str, source: &str, error: &mlua::Error) -> String {
-    let text = match root(error) {
+pub(super) fn syntax_error_message(chunk_name: &str, source: &str, error: &mlua::Error) -> String {
+    let text = match root_cause(error) {
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         other => other.to_string(),
     };
     // The compiler's messages begin with the line, without the script's name.
     let text = format!("{chunk_name}:{}", text.trim_start_matches(':'));
-    let text = shortened(&text);
+    let text = truncate(&text);
     // A missing `end` is reported at a line that may not even exist, so all lines are searched.
     let has_else_if = || source.lines().any(|line| code_of(line).contains("else if "));
     let hint = match text.contains("Expected 'end'") && has_else_if() {
@@ -267,11 +271,14 @@ pub(super) fn syntax(chunk_name: &str, source: &str, error: &mlua::Error) -> Str
 fn block_hint(chunk_name: &str, source: &str, message: &str) -> Option<&'static str> {
     let number = line_number(chunk_name, message)?;
     let near = source.lines().take(number).skip(number.saturating_sub(2));
-    let begun = near.map(code_of).filter(|code| code.trim_end().ends_with(':'));
-    let words: Vec<String> = begun
+    let block_lines = near.map(code_of).filter(|code| code.trim_end().ends_with(':'));
+    let words: Vec<String> = block_lines
         .filter_map(|code| code.split_whitespace().next().map(|word| word.trim_end_matches(':').to_owned()))
         .collect();
-    BLOCKS.iter().find(|(word, _)| words.iter().any(|begun| begun == word)).map(|(_, hint)| *hint)
+    BLOCK_KEYWORDS
+        .iter()
+        .find(|(word, _)| words.iter().any(|first_word| first_word == word))
+        .map(|(_, hint)| *hint)
 }
 
 /// The hint for a line that is written in the syntax of another language.
@@ -281,9 +288,9 @@ fn syntax_hint(line: &str, message: &str) -> Option<&'static str> {
     }
     let code = code_of(line);
     let by_word = SYNTAX_WORDS.iter().find(|(word, _)| has_word(&code, word));
-    let by_piece = || SYNTAX_PIECES.iter().find(|(piece, _)| code.contains(piece));
+    let by_operator = || SYNTAX_OPERATORS.iter().find(|(operator, _)| code.contains(operator));
     let by_message = || SYNTAX_MESSAGES.iter().find(|(piece, _)| message.contains(piece));
-    let hint = by_word.or_else(by_piece).or_else(by_message).map(|(_, hint)| *hint);
+    let hint = by_word.or_else(by_operator).or_else(by_message).map(|(_, hint)| *hint);
     if hint.is_none() && message.contains("got '='") && code.contains('(') {
         return Some(ARGUMENTS_HINT);
     }

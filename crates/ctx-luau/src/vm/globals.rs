@@ -1,8 +1,8 @@
 //! The globals that all scripts of a VM share: read-only, and without access to the system.
 
-use crate::host::{self, Host, freeze};
-use crate::value::Marks;
-use crate::vm::Slot;
+use crate::host::{self, HostApis, freeze};
+use crate::value::JsonBridge;
+use crate::vm::CurrentRun;
 use mlua::state::{GcIncParams, GcMode};
 use mlua::{Function, LightUserData, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ const REMOVED: &[&str] = &[
 /// one.
 pub(super) const GC_GOAL: i32 = 200;
 /// [`GC_GOAL`] for a heap that could not double without exceeding its limit.
-pub(super) const GC_GOAL_TIGHT: i32 = 120;
+pub(super) const GC_GOAL_EAGER: i32 = 120;
 /// Speed of the garbage collector, in percent of the rate of allocation.
 const GC_STEP_MULTIPLIER: i32 = 400;
 /// Allocation between two steps of the garbage collector, in KiB. The default steps are small compared with a
@@ -38,8 +38,8 @@ const LOCKED: &str = "locked";
 /// The Lua state of a VM, and the values of it that all runs use.
 pub(super) struct Globals {
     pub(super) lua: Lua,
-    pub(super) marks: Marks,
-    pub(super) host: Host,
+    pub(super) bridge: JsonBridge,
+    pub(super) host: HostApis,
     /// The metatable of every run's environment.
     pub(super) environment: Table,
     pub(super) pcall: Function,
@@ -48,14 +48,14 @@ pub(super) struct Globals {
 }
 
 impl Globals {
-    pub(super) fn new(slot: &Rc<Slot>) -> mlua::Result<Self> {
+    pub(super) fn new(current_run: &Rc<CurrentRun>) -> mlua::Result<Self> {
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
         let globals = lua.globals();
-        let marks = Marks::new(&lua)?;
+        let bridge = JsonBridge::new(&lua)?;
         // The original `pcall`: that of scripts replaces error values by their text, but the VM needs the
         // values.
         let pcall = globals.raw_get("pcall")?;
-        let host = host::install(&lua, &marks, slot)?;
+        let host = host::install(&lua, &bridge, current_run)?;
         for name in REMOVED {
             globals.raw_set(*name, Value::Nil)?;
         }
@@ -66,19 +66,19 @@ impl Globals {
             strings.raw_set("__metatable", LOCKED)?;
             freeze(&Value::Table(strings))?;
         }
-        let plain = lua.create_table()?;
-        plain.raw_set("__index", &host.plain_index)?;
-        plain.raw_set("__metatable", LOCKED)?;
-        freeze(&Value::Table(plain.clone()))?;
-        lua.set_type_metatable::<mlua::Number>(Some(plain.clone()));
-        lua.set_type_metatable::<bool>(Some(plain));
-        let null = lua.create_table()?;
-        null.raw_set("__tostring", lua.create_function(|_, _: Value| Ok("null"))?)?;
-        null.raw_set("__metatable", LOCKED)?;
-        freeze(&Value::Table(null.clone()))?;
-        lua.set_type_metatable::<LightUserData>(Some(null));
-        collect_at(&lua, GC_GOAL);
-        globals.set_metatable(Some(host.undefined.clone()))?;
+        let scalar_meta = lua.create_table()?;
+        scalar_meta.raw_set("__index", &host.scalar_index)?;
+        scalar_meta.raw_set("__metatable", LOCKED)?;
+        freeze(&Value::Table(scalar_meta.clone()))?;
+        lua.set_type_metatable::<mlua::Number>(Some(scalar_meta.clone()));
+        lua.set_type_metatable::<bool>(Some(scalar_meta));
+        let null_meta = lua.create_table()?;
+        null_meta.raw_set("__tostring", lua.create_function(|_, _: Value| Ok("null"))?)?;
+        null_meta.raw_set("__metatable", LOCKED)?;
+        freeze(&Value::Table(null_meta.clone()))?;
+        lua.set_type_metatable::<LightUserData>(Some(null_meta));
+        restart_gc(&lua, GC_GOAL);
+        globals.set_metatable(Some(host.undefined_meta.clone()))?;
         let environment = lua.create_table()?;
         environment.raw_set("__index", &globals)?;
         environment.raw_set("__metatable", LOCKED)?;
@@ -90,7 +90,7 @@ impl Globals {
             tostring: globals.raw_get("tostring")?,
             seed_random: math.raw_get("randomseed")?,
             lua,
-            marks,
+            bridge,
             host,
             environment,
         })
@@ -101,8 +101,8 @@ impl Globals {
 ///
 /// Luau does not collect when the memory limit is reached, so garbage must be collected before it counts
 /// against a script.
-pub(super) fn collect_at(lua: &Lua, goal: i32) {
-    let pace = GcIncParams::default().goal(goal).step_multiplier(GC_STEP_MULTIPLIER).step_size(GC_STEP_KB);
-    lua.gc_set_mode(GcMode::Incremental(pace));
+pub(super) fn restart_gc(lua: &Lua, goal: i32) {
+    let mode = GcIncParams::default().goal(goal).step_multiplier(GC_STEP_MULTIPLIER).step_size(GC_STEP_KB);
+    lua.gc_set_mode(GcMode::Incremental(mode));
     lua.gc_restart();
 }

@@ -16,27 +16,27 @@ mod tests;
 mod undefined;
 
 pub(crate) use machine::{NO_MEMORY, Vm};
-pub(crate) use run::{Run, Slot};
-pub(crate) use undefined::{GlobalNames, LANGUAGE};
+pub(crate) use run::{CurrentRun, Run};
+pub(crate) use undefined::{GlobalNames, LANGUAGE_GLOBALS};
 pub use undefined::{describe_undefined, execute_globals};
 
-use crate::engine::protocol::{Answer, Question};
+use crate::engine::protocol::{HostRequest, HostResponse};
 
 /// The channel for host requests and log lines. In a worker it is the pipe to the parent.
-pub(crate) trait Outside {
+pub(crate) trait HostChannel {
     /// Sends a request without waiting; the number identifies its response.
-    fn ask(&self, question: Question) -> Result<u32, Gone>;
+    fn send_request(&self, request: HostRequest) -> Result<u32, ChannelClosed>;
 
     /// Waits for the next response to any request.
-    fn next_answer(&self) -> Result<(u32, Answer), Gone>;
+    fn next_response(&self) -> Result<(u32, HostResponse), ChannelClosed>;
 
     /// Sends a line that the script logged.
-    fn log(&self, level: LogLevel, message: &str) -> Result<(), Gone>;
+    fn log(&self, level: LogLevel, message: &str) -> Result<(), ChannelClosed>;
 }
 
 /// The channel is closed: the parent has exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct ChannelClosed;
 
 /// Severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! [`Run`]: the state of one run: its deadline, host requests, log and result.
 
 use crate::engine::log_cost;
-use crate::engine::protocol::{ABOUT_PERSON, Answer, Bounds, Question};
-use crate::vm::{GlobalNames, Gone, LogLevel, Outside};
+use crate::engine::protocol::{ASK_METHOD, Bounds, HostRequest, HostResponse};
+use crate::vm::{ChannelClosed, GlobalNames, HostChannel, LogLevel};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::c_void;
@@ -12,23 +12,24 @@ use std::time::{Duration, Instant};
 /// Maximum size of one log line.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// Error of a host function while a script is only loaded to read its definition.
-const LOADING: &str = "not available while the script is loaded: call it inside the script's function";
+const NOT_WHILE_LOADING: &str =
+    "not available while the script is loaded: call it inside the script's function";
 /// Error of a host function when the parent has exited.
-const NOBODY: &str = "nobody answers any more";
+const PARENT_GONE: &str = "nobody answers any more";
 
 /// Number of interrupts for each check of the clock, because a check takes as long as an iteration of a loop.
 /// Interrupts are milliseconds apart at most, so checking fewer of them does not matter.
-const INTERRUPTS_A_LOOK: u32 = 8;
+const INTERRUPTS_PER_CHECK: u32 = 8;
 
 /// Holds the current run. The native functions of a VM are created once, and find the run here.
 #[derive(Default)]
-pub(crate) struct Slot {
+pub(crate) struct CurrentRun {
     run: RefCell<Option<Rc<Run>>>,
     interrupts: Cell<u32>,
 }
 
-impl Slot {
-    pub(crate) fn fill(&self, run: Rc<Run>) {
+impl CurrentRun {
+    pub(crate) fn set(&self, run: Rc<Run>) {
         *self.run.borrow_mut() = Some(run);
     }
 
@@ -36,22 +37,22 @@ impl Slot {
         *self.run.borrow_mut() = None;
     }
 
-    pub(crate) fn run(&self) -> Option<Rc<Run>> {
+    pub(crate) fn get(&self) -> Option<Rc<Run>> {
         self.run.borrow().clone()
     }
 
     /// Whether the current run must end now. Called at every interrupt; every few times it looks at the
-    /// clock, and calls `look` for the VM's own checks.
-    pub(crate) fn is_over(&self, look: impl FnOnce()) -> bool {
+    /// clock, and calls `on_check` for the VM's own checks.
+    pub(crate) fn must_end(&self, on_check: impl FnOnce()) -> bool {
         let interrupts = self.interrupts.get().wrapping_add(1);
         self.interrupts.set(interrupts);
         let run = self.run.borrow();
         let Some(run) = run.as_ref() else { return false };
-        if !interrupts.is_multiple_of(INTERRUPTS_A_LOOK) {
-            return run.was_over();
+        if !interrupts.is_multiple_of(INTERRUPTS_PER_CHECK) {
+            return run.is_timed_out();
         }
-        look();
-        run.is_over()
+        on_check();
+        run.check_deadline()
     }
 }
 
@@ -62,25 +63,25 @@ const IDENTITIES_MAX: usize = 100_000;
 pub(crate) struct Run {
     pub(crate) bounds: Bounds,
     pub(crate) started: Instant,
-    outside: Rc<dyn Outside>,
+    channel: Rc<dyn HostChannel>,
     deadline: Cell<Instant>,
-    time_over: Cell<bool>,
+    timed_out: Cell<bool>,
     /// Whether the script is only loaded to read its definition.
     loading: Cell<bool>,
-    arrived: RefCell<HashMap<u32, Answer>>,
+    responses: RefCell<HashMap<u32, HostResponse>>,
     /// For each host request whose promise was not awaited: the function that was called.
-    promised: RefCell<BTreeMap<u32, String>>,
+    unawaited: RefCell<BTreeMap<u32, String>>,
     /// Host requests whose promises were awaited.
     awaited: RefCell<HashSet<u32>>,
     /// Whether a value may stand where the script expects a promise.
-    has_given_values: Cell<bool>,
+    has_returned_values: Cell<bool>,
     /// Detects undefined globals; `None` where reading one gives nil.
-    names: Option<GlobalNames>,
+    global_names: Option<GlobalNames>,
     /// Whether the script's code runs. Before that, Luau looks up its imports (`sdk.a.b`) in the globals that
     /// all scripts share; those that are missing there must read as nil.
     executing: Cell<bool>,
     /// Open host requests that wait for a person.
-    people: RefCell<HashSet<u32>>,
+    person_requests: RefCell<HashSet<u32>>,
     /// Numbers that `tostring` shows instead of addresses, by address.
     identities: RefCell<HashMap<*const c_void, usize>>,
     log_left: Cell<usize>,
@@ -91,7 +92,7 @@ pub(crate) struct Run {
 
 /// A failed call that the script started and never awaited.
 #[derive(Debug)]
-pub(crate) struct LostCall {
+pub(crate) struct UnawaitedError {
     pub(crate) message: String,
     /// The code of the failed host request; `None` if the parent has exited.
     pub(crate) code: Option<String>,
@@ -100,25 +101,25 @@ pub(crate) struct LostCall {
 impl Run {
     pub(crate) fn new(
         bounds: Bounds,
-        outside: Rc<dyn Outside>,
+        channel: Rc<dyn HostChannel>,
         loading: bool,
-        names: Option<GlobalNames>,
+        global_names: Option<GlobalNames>,
     ) -> Self {
         let started = Instant::now();
         Self {
             bounds,
             started,
-            outside,
+            channel,
             deadline: Cell::new(started + Duration::from_millis(bounds.time_ms)),
-            time_over: Cell::new(false),
+            timed_out: Cell::new(false),
             loading: Cell::new(loading),
-            arrived: RefCell::default(),
-            promised: RefCell::default(),
+            responses: RefCell::default(),
+            unawaited: RefCell::default(),
             awaited: RefCell::default(),
-            has_given_values: Cell::new(false),
-            names,
+            has_returned_values: Cell::new(false),
+            global_names,
             executing: Cell::new(false),
-            people: RefCell::default(),
+            person_requests: RefCell::default(),
             identities: RefCell::default(),
             log_left: Cell::new(bounds.log_bytes),
             log_full: Cell::new(false),
@@ -127,27 +128,27 @@ impl Run {
     }
 
     /// Whether the deadline has passed. Once true it stays true, even if the deadline is moved.
-    pub(crate) fn is_over(&self) -> bool {
-        if !self.time_over.get() && Instant::now() >= self.deadline.get() {
-            self.time_over.set(true);
+    pub(crate) fn check_deadline(&self) -> bool {
+        if !self.timed_out.get() && Instant::now() >= self.deadline.get() {
+            self.timed_out.set(true);
         }
-        self.time_over.get()
+        self.timed_out.get()
     }
 
-    /// Whether the run was found to be over, without a new look at the clock.
-    pub(crate) fn was_over(&self) -> bool {
-        self.time_over.get()
+    /// Whether the run was found to be over, without another check of the clock.
+    pub(crate) fn is_timed_out(&self) -> bool {
+        self.timed_out.get()
     }
 
     /// Sends a host request. Wait for its response with `wait_any`, then get it with `take`.
-    pub(crate) fn ask(&self, question: Question) -> Result<u32, String> {
+    pub(crate) fn send_request(&self, request: HostRequest) -> Result<u32, String> {
         if self.loading.get() {
-            return Err(LOADING.to_owned());
+            return Err(NOT_WHILE_LOADING.to_owned());
         }
-        let about_person = question.about == ABOUT_PERSON;
-        let id = self.outside.ask(question).map_err(|gone| self.end(gone))?;
-        if about_person {
-            self.people.borrow_mut().insert(id);
+        let waits_for_person = request.method == ASK_METHOD;
+        let id = self.channel.send_request(request).map_err(|closed| self.end_without_parent(closed))?;
+        if waits_for_person {
+            self.person_requests.borrow_mut().insert(id);
         }
         Ok(id)
     }
@@ -155,14 +156,15 @@ impl Run {
     /// Waits until one of these requests has its response.
     pub(crate) fn wait_any(&self, ids: &[u32]) -> Result<(), String> {
         while !ids.iter().any(|id| self.has_arrived(*id)) {
-            let asked = Instant::now();
-            let person = !self.people.borrow().is_empty();
-            let (id, answer) = self.outside.next_answer().map_err(|gone| self.end(gone))?;
-            if person {
-                self.deadline.set(self.deadline.get() + asked.elapsed());
+            let wait_began = Instant::now();
+            let waits_for_person = !self.person_requests.borrow().is_empty();
+            let (id, response) =
+                self.channel.next_response().map_err(|closed| self.end_without_parent(closed))?;
+            if waits_for_person {
+                self.deadline.set(self.deadline.get() + wait_began.elapsed());
             }
-            self.people.borrow_mut().remove(&id);
-            self.arrived.borrow_mut().insert(id, answer);
+            self.person_requests.borrow_mut().remove(&id);
+            self.responses.borrow_mut().insert(id, response);
         }
         Ok(())
     }
@@ -170,38 +172,38 @@ impl Run {
     /// Whether the response has arrived, or was taken by another task of `parallel` that awaits the same
     /// promise.
     pub(crate) fn has_arrived(&self, id: u32) -> bool {
-        self.arrived.borrow().contains_key(&id) || self.awaited.borrow().contains(&id)
+        self.responses.borrow().contains_key(&id) || self.awaited.borrow().contains(&id)
     }
 
     /// Records that a host request belongs to a promise.
-    pub(crate) fn promise(&self, id: u32, function: String) {
-        self.promised.borrow_mut().insert(id, function);
+    pub(crate) fn note_promise(&self, id: u32, function: String) {
+        self.unawaited.borrow_mut().insert(id, function);
     }
 
     /// Waits for every call that was started and never awaited; returns those that failed.
-    pub(crate) fn await_promises(&self) -> Result<Vec<LostCall>, LostCall> {
-        let promised = self.promised.borrow().clone();
+    pub(crate) fn await_promises(&self) -> Result<Vec<UnawaitedError>, UnawaitedError> {
+        let unawaited = self.unawaited.borrow().clone();
         let mut errors = Vec::new();
-        for (id, function) in promised {
-            self.wait_any(&[id]).map_err(|message| LostCall { message, code: None })?;
+        for (id, function) in unawaited {
+            self.wait_any(&[id]).map_err(|message| UnawaitedError { message, code: None })?;
             // Values are not taken: the result may contain the promise.
-            let has_failed = matches!(self.arrived.borrow().get(&id), Some(Answer::Failed { .. }));
-            if has_failed && let Some(Answer::Failed { code, message, .. }) = self.take(id) {
+            let has_failed = matches!(self.responses.borrow().get(&id), Some(HostResponse::Failed { .. }));
+            if has_failed && let Some(HostResponse::Failed { code, message, .. }) = self.take_response(id) {
                 let message = format!("{function} was called and not awaited, and failed: {message}");
-                errors.push(LostCall { message, code: Some(code) });
+                errors.push(UnawaitedError { message, code: Some(code) });
             }
         }
         Ok(errors)
     }
 
     /// Records that a call without `sdk.` returned a value instead of a promise.
-    pub(crate) fn note_value(&self) {
-        self.has_given_values.set(true);
+    pub(crate) fn note_returned_value(&self) {
+        self.has_returned_values.set(true);
     }
 
     /// Whether a call without `sdk.` returned a value instead of a promise.
-    pub(crate) fn has_given_values(&self) -> bool {
-        self.has_given_values.get()
+    pub(crate) fn has_returned_values(&self) -> bool {
+        self.has_returned_values.get()
     }
 
     /// Records that the script is loaded: from now on its code reads globals.
@@ -210,17 +212,17 @@ impl Run {
     }
 
     /// The error for reading an undefined global, if it is one.
-    pub(crate) fn undefined(&self, name: &str) -> Option<String> {
-        self.names.as_ref().filter(|_| self.executing.get())?.error_of(name)
+    pub(crate) fn undefined_global_error(&self, name: &str) -> Option<String> {
+        self.global_names.as_ref().filter(|_| self.executing.get())?.error_of(name)
     }
 
     /// Takes a response that has arrived.
-    pub(crate) fn take(&self, id: u32) -> Option<Answer> {
-        let answer = self.arrived.borrow_mut().remove(&id)?;
-        if self.promised.borrow_mut().remove(&id).is_some() {
+    pub(crate) fn take_response(&self, id: u32) -> Option<HostResponse> {
+        let response = self.responses.borrow_mut().remove(&id)?;
+        if self.unawaited.borrow_mut().remove(&id).is_some() {
             self.awaited.borrow_mut().insert(id);
         }
-        Some(answer)
+        Some(response)
     }
 
     /// The number that `tostring` shows for the value at this address: no address leaves the VM.
@@ -243,27 +245,27 @@ impl Run {
         if cost > left {
             self.log_full.set(true);
             let rest = format!("the log is full ({} bytes): the rest is dropped", self.bounds.log_bytes);
-            self.tell(LogLevel::Warn, &rest);
+            self.send_log_line(LogLevel::Warn, &rest);
             return;
         }
         self.log_left.set(left - cost);
         let shown = String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES_MAX)]);
         if line.len() > LINE_BYTES_MAX {
-            self.tell(level, &format!("{shown}… (a line of {} bytes)", line.len()));
+            self.send_log_line(level, &format!("{shown}… (a line of {} bytes)", line.len()));
         } else {
-            self.tell(level, &shown);
+            self.send_log_line(level, &shown);
         }
     }
 
-    fn tell(&self, level: LogLevel, line: &str) {
-        if let Err(gone) = self.outside.log(level, line) {
-            self.end(gone);
+    fn send_log_line(&self, level: LogLevel, line: &str) {
+        if let Err(closed) = self.channel.log(level, line) {
+            self.end_without_parent(closed);
         }
     }
 
     /// Ends the run: without a parent nobody can use its result.
-    fn end(&self, _: Gone) -> String {
-        self.time_over.set(true);
-        NOBODY.to_owned()
+    fn end_without_parent(&self, _: ChannelClosed) -> String {
+        self.timed_out.set(true);
+        PARENT_GONE.to_owned()
     }
 }

@@ -3,7 +3,7 @@
 //! Scripts in files are exempt: `x = x or {}` is common in plain Lua.
 
 use super::explain;
-use crate::host::{HOST_APIS, SERVER_PREFIX};
+use crate::host::{HOST_APIS, PROVIDER_PREFIX};
 use crate::syntax::{DefinedNames, TokenTree};
 use ctx_core::nearest_few;
 use std::cell::OnceCell;
@@ -14,7 +14,7 @@ const SUGGESTIONS_MAX: usize = 3;
 const SUGGESTED_BYTES_MIN: usize = 3;
 
 /// The globals of the language itself.
-pub(crate) const LANGUAGE: &[&str] = &[
+pub(crate) const LANGUAGE_GLOBALS: &[&str] = &[
     "_G",
     "_VERSION",
     "assert",
@@ -94,7 +94,7 @@ const OTHER_LANGUAGES: &[(&str, &str)] = &[
 /// The globals of an `execute` script besides the providers that it names.
 pub fn execute_globals() -> impl Iterator<Item = &'static str> {
     let apis = HOST_APIS.iter().filter(|api| api.entries.contains(&crate::Entry::Chunk)).map(|api| api.name);
-    LANGUAGE.iter().copied().chain(apis)
+    LANGUAGE_GLOBALS.iter().copied().chain(apis)
 }
 
 /// The error message for an undefined global, with a hint. `others` are names that the script may use besides
@@ -104,9 +104,9 @@ pub fn describe_undefined<'a>(
     defined: &'a DefinedNames,
     others: impl IntoIterator<Item = &'a str>,
 ) -> String {
-    let written = OTHER_LANGUAGES.iter().find(|(known, _)| *known == name).map(|(_, hint)| *hint);
-    let absent = || explain::absent_in_execute(name);
-    if let Some(hint) = written.or_else(absent) {
+    let other_language = OTHER_LANGUAGES.iter().find(|(known, _)| *known == name).map(|(_, hint)| *hint);
+    let absent = || explain::execute_absence_hint(name);
+    if let Some(hint) = other_language.or_else(absent) {
         return format!("there is no `{name}`: {hint}");
     }
     if let Some(line) = defined.line_of(name) {
@@ -133,7 +133,7 @@ pub fn describe_undefined<'a>(
 /// The names that an `execute` script may read: those that it defines, and its globals.
 pub(crate) struct GlobalNames {
     source: Box<[u8]>,
-    servers: Vec<String>,
+    providers: Vec<String>,
     /// Computed when the first undefined name is read, which most scripts never do. `None` if the source
     /// cannot be tokenized.
     defined: OnceCell<Option<DefinedNames>>,
@@ -141,14 +141,14 @@ pub(crate) struct GlobalNames {
 
 impl GlobalNames {
     pub(crate) fn new(source: &[u8], apis: &[String]) -> Self {
-        let servers = apis.iter().filter_map(|name| name.strip_prefix(SERVER_PREFIX)).map(str::to_owned);
-        Self { source: source.into(), servers: servers.collect(), defined: OnceCell::new() }
+        let providers = apis.iter().filter_map(|name| name.strip_prefix(PROVIDER_PREFIX)).map(str::to_owned);
+        Self { source: source.into(), providers: providers.collect(), defined: OnceCell::new() }
     }
 
     /// The error for reading this name; `None` if the script assigns it somewhere, or if it is part of the
     /// language.
     pub(crate) fn error_of(&self, name: &str) -> Option<String> {
-        if LANGUAGE.contains(&name) {
+        if LANGUAGE_GLOBALS.contains(&name) {
             return None;
         }
         let defined = self.defined.get_or_init(|| {
@@ -156,6 +156,6 @@ impl GlobalNames {
             TokenTree::of(source).map(|tree| DefinedNames::of(source, &tree))
         });
         let defined = defined.as_ref().filter(|defined| !defined.may_be_global(name))?;
-        Some(describe_undefined(name, defined, self.servers.iter().map(String::as_str)))
+        Some(describe_undefined(name, defined, self.providers.iter().map(String::as_str)))
     }
 }

@@ -1,6 +1,6 @@
 //! `sdk` and `context`: tool calls nested in the script's own call.
 
-use super::{Answered, text};
+use super::{HostResult, text};
 use crate::engine::Refusal;
 use crate::kinds::{fit_body, fit_empty};
 use ctx_core::{Call, Catalog, Identifier, Page, ToolError, ToolSpec, Unanswered};
@@ -13,33 +13,34 @@ const BODY: &str = "body";
 
 /// Calls a tool; returns its structured value, or its content if it has none. With `page`, also returns the
 /// [`Page`] of a list as JSON text, which is empty if the answer is not a list.
-pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> Answered {
-    let name = known_name(call.catalog(), text(arguments, "name")?);
-    let given = arguments.get("arguments").cloned().unwrap_or_default();
-    let beside = arguments.get("body").cloned();
-    let fit = move |spec: &ToolSpec, schema: &Value, mut given: Value| {
+pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> HostResult {
+    let name = resolve_name(call.catalog(), text(arguments, "name")?);
+    let arguments_value = arguments.get("arguments").cloned().unwrap_or_default();
+    let separate_body = arguments.get("body").cloned();
+    let fit = move |spec: &ToolSpec, schema: &Value, mut arguments_value: Value| {
         let body = spec.body.as_ref();
-        if let Some(beside) = beside {
-            given = with_body(given, body.map_or(BODY, |body| &body.name), beside)?;
+        if let Some(separate_body) = separate_body {
+            arguments_value =
+                with_body(arguments_value, body.map_or(BODY, |body| &body.name), separate_body)?;
         }
-        fit_empty(schema, &mut given);
+        fit_empty(schema, &mut arguments_value);
         if let Some(body) = body {
-            fit_body(schema, body, &mut given);
+            fit_body(schema, body, &mut arguments_value);
         }
-        Ok(given)
+        Ok(arguments_value)
     };
     let nested = call.nested().map_err(refusal)?;
-    let mut output = Catalog::call_fitted(&name, given, fit, nested).await.map_err(refusal)?;
+    let mut output = Catalog::call_fitted(&name, arguments_value, fit, nested).await.map_err(refusal)?;
     let page = output.page.take().map(|page| *page);
     let value = output.into_data();
     let wants_page = arguments.get("page") == Some(&Value::Bool(true));
-    let told = if wants_page { page_text(page, &value) } else { Ok(Vec::new()) };
-    Ok((value, told.map_err(|error| refusal(ToolError::internal("a page cannot be told", error)))?))
+    let page_json = if wants_page { page_text(page, &value) } else { Ok(Vec::new()) };
+    Ok((value, page_json.map_err(|error| refusal(ToolError::internal("a page cannot be told", error)))?))
 }
 
 /// The page information that `paginate` gets.
 #[derive(Serialize)]
-struct Told {
+struct PageInfo {
     #[serde(flatten)]
     page: Page,
     /// A fingerprint of the page. Two pages with the same fingerprint are the same page: the service repeats
@@ -59,12 +60,12 @@ fn page_text(page: Option<Page>, value: &Value) -> serde_json::Result<Vec<u8>> {
     if is_empty {
         serde_json::to_vec(&page.next)?.hash(&mut mark);
     }
-    serde_json::to_vec(&Told { page, mark: format!("{:x}", mark.finish()) })
+    serde_json::to_vec(&PageInfo { page, mark: format!("{:x}", mark.finish()) })
 }
 
 /// Adds the body that a script passes separately from the other arguments.
-fn with_body(given: Value, name: &str, body: Value) -> Result<Value, ToolError> {
-    let mut fields = match given {
+fn with_body(arguments_value: Value, name: &str, body: Value) -> Result<Value, ToolError> {
+    let mut fields = match arguments_value {
         Value::Null => Map::new(),
         Value::Object(fields) => fields,
         _ => return Err(ToolError::bad_request("arguments before a body must be a table")),
@@ -82,14 +83,15 @@ fn refusal(error: ToolError) -> Refusal {
 }
 
 /// The catalog's name of a tool, which a script may also call by the name that the tool has at its origin.
-fn known_name(catalog: &Catalog, asked: &str) -> String {
-    if catalog.entry(asked).is_some() {
-        return asked.to_owned();
+fn resolve_name(catalog: &Catalog, requested: &str) -> String {
+    if catalog.entry(requested).is_some() {
+        return requested.to_owned();
     }
-    let Some((provider, raw)) = asked.split_once('.') else { return asked.to_owned() };
+    let Some((provider, original)) = requested.split_once('.') else { return requested.to_owned() };
     let provider = Identifier::sanitize(provider);
-    let found = catalog.entries().find(|entry| {
-        *entry.name.provider() == provider && (entry.spec.name == raw || entry.name.tool().as_str() == raw)
+    let entry = catalog.entries().find(|entry| {
+        *entry.name.provider() == provider
+            && (entry.spec.name == original || entry.name.tool().as_str() == original)
     });
-    found.map_or_else(|| asked.to_owned(), |entry| entry.name.to_string())
+    entry.map_or_else(|| requested.to_owned(), |entry| entry.name.to_string())
 }

@@ -1,7 +1,7 @@
 //! `fs`: read access to the script's own directory tree. Symbolic links out of it and files that hold secrets are
 //! refused.
 
-use super::{Answered, BAD_REQUEST, FORBIDDEN};
+use super::{BAD_REQUEST, FORBIDDEN, HostResult};
 use crate::engine::Refusal;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -22,10 +22,11 @@ const NOT_FOUND: &str = "not_found";
 const TOO_LARGE: &str = "too_large";
 
 /// Reads one file as bytes.
-pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: usize) -> Answered {
-    within(directory, move |root| {
+pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: usize) -> HostResult {
+    with_directory(directory, move |root| {
         refuse_secret(root, "fs.read", &path)?;
-        let content = read_file(root, &path, bytes_max).map_err(|error| told("fs.read", &path, &error))?;
+        let content =
+            read_file(root, &path, bytes_max).map_err(|error| io_refusal("fs.read", &path, &error))?;
         if is_private_key(&content) {
             return Err(secret_refusal("fs.read", &path));
         }
@@ -40,7 +41,7 @@ pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: us
 
 /// Lists the files of a directory that match a glob, as paths for `fs.read`. Recursive only for a glob with
 /// `/` or `**`.
-pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<String>) -> Answered {
+pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<String>) -> HostResult {
     let matcher = match &glob {
         None => None,
         Some(glob) if glob.len() > GLOB_BYTES_MAX => {
@@ -54,20 +55,20 @@ pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<S
         })?),
     };
     let matcher = matcher.map(|glob| glob.compile_matcher());
-    let deep = glob.is_some_and(|glob| glob.contains('/') || glob.contains("**"));
-    within(directory, move |root| {
+    let recursive = glob.is_some_and(|glob| glob.contains('/') || glob.contains("**"));
+    with_directory(directory, move |root| {
         refuse_secret(root, "fs.list", &dir)?;
-        let names = list_files(root, &dir, matcher.as_ref(), deep);
-        Ok((json!(names.map_err(|error| told("fs.list", &dir, &error))?), Vec::new()))
+        let names = list_files(root, &dir, matcher.as_ref(), recursive);
+        Ok((json!(names.map_err(|error| io_refusal("fs.list", &dir, &error))?), Vec::new()))
     })
     .await
 }
 
 /// Opens the directory and runs `work` on the blocking thread pool.
-async fn within(
+async fn with_directory(
     directory: Option<PathBuf>,
-    work: impl FnOnce(&Dir) -> Answered + Send + 'static,
-) -> Answered {
+    work: impl FnOnce(&Dir) -> HostResult + Send + 'static,
+) -> HostResult {
     let Some(directory) = directory else {
         return Err(Refusal::new(FORBIDDEN, "fs is not available here"));
     };
@@ -82,7 +83,7 @@ async fn within(
 }
 
 fn read_file(root: &Dir, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
-    let path = inside(path)?;
+    let path = normalize(path)?;
     // Checked before opening: to open a FIFO would block until somebody writes to it.
     if !root.metadata(&path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
@@ -92,31 +93,36 @@ fn read_file(root: &Dir, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn list_files(root: &Dir, dir: &str, matcher: Option<&GlobMatcher>, deep: bool) -> io::Result<Vec<String>> {
-    let top = inside(dir)?;
+fn list_files(
+    root: &Dir,
+    dir: &str,
+    matcher: Option<&GlobMatcher>,
+    recursive: bool,
+) -> io::Result<Vec<String>> {
+    let top = normalize(dir)?;
     let mut names = Vec::new();
-    let mut left = vec![PathBuf::new()];
-    let mut seen = 0;
-    while let Some(below) = left.pop() {
-        seen += 1;
-        for entry in root.read_dir(top.join(&below))? {
+    let mut pending = vec![PathBuf::new()];
+    let mut directories_read = 0;
+    while let Some(directory) = pending.pop() {
+        directories_read += 1;
+        for entry in root.read_dir(top.join(&directory))? {
             let entry = entry?;
-            let relative = below.join(entry.file_name());
-            let whole = top.join(&relative);
+            let relative = directory.join(entry.file_name());
+            let path_from_root = top.join(&relative);
             let kind = entry.file_type()?;
-            if has_secret_name(&relative) || kind.is_symlink() && leads_to_secret(root, &whole) {
+            if has_secret_name(&relative) || kind.is_symlink() && leads_to_secret(root, &path_from_root) {
                 continue;
             }
-            if deep && kind.is_dir() {
-                left.push(relative);
+            if recursive && kind.is_dir() {
+                pending.push(relative);
                 continue;
             }
             // A symbolic link counts as its target, unless the target is outside.
-            let is_file = root.metadata(&whole).is_ok_and(|metadata| metadata.is_file());
+            let is_file = root.metadata(&path_from_root).is_ok_and(|metadata| metadata.is_file());
             if is_file && matcher.is_none_or(|matcher| matcher.is_match(&relative)) {
-                names.extend(shown(&whole));
+                names.extend(script_path(&path_from_root));
             }
-            if names.len() > NAMES_MAX || left.len() + seen > DIRECTORIES_MAX {
+            if names.len() > NAMES_MAX || pending.len() + directories_read > DIRECTORIES_MAX {
                 return Err(io::Error::other(format!(
                     "there are more than {NAMES_MAX} files or directories"
                 )));
@@ -128,8 +134,8 @@ fn list_files(root: &Dir, dir: &str, matcher: Option<&GlobMatcher>, deep: bool) 
 }
 
 fn refuse_secret(root: &Dir, function: &str, path: &str) -> Result<(), Refusal> {
-    match inside(path) {
-        Ok(clean) if leads_to_secret(root, &clean) => Err(secret_refusal(function, path)),
+    match normalize(path) {
+        Ok(normalized) if leads_to_secret(root, &normalized) => Err(secret_refusal(function, path)),
         // Paths outside of the directory are refused later, with their own error.
         _ => Ok(()),
     }
@@ -148,28 +154,28 @@ fn secret_refusal(function: &str, path: &str) -> Refusal {
 }
 
 /// The path without `.` and `..`; an error if it leads outside.
-fn inside(path: &str) -> io::Result<PathBuf> {
+fn normalize(path: &str) -> io::Result<PathBuf> {
     let outside = || io::Error::new(io::ErrorKind::PermissionDenied, "outside");
-    let mut clean = PathBuf::new();
+    let mut normalized = PathBuf::new();
     for part in Path::new(path).components() {
         match part {
             Component::CurDir => {}
-            Component::Normal(name) => clean.push(name),
-            Component::ParentDir if clean.pop() => {}
+            Component::Normal(name) => normalized.push(name),
+            Component::ParentDir if normalized.pop() => {}
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(outside()),
         }
     }
-    Ok(if clean.as_os_str().is_empty() { PathBuf::from(".") } else { clean })
+    Ok(if normalized.as_os_str().is_empty() { PathBuf::from(".") } else { normalized })
 }
 
 /// A path as scripts write it; `None` if it is not UTF-8.
-fn shown(path: &Path) -> Option<String> {
+fn script_path(path: &Path) -> Option<String> {
     let parts = path.components().filter(|part| *part != Component::CurDir);
     let parts: Option<Vec<&str>> = parts.map(|part| part.as_os_str().to_str()).collect();
     parts.map(|parts| parts.join("/"))
 }
 
-fn told(function: &str, path: &str, error: &io::Error) -> Refusal {
+fn io_refusal(function: &str, path: &str, error: &io::Error) -> Refusal {
     // Only errors of the operating system have a number; a path that leads outside is refused without one.
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         let message = format!("{function}: `{path}` is outside of the script's directory");
@@ -186,10 +192,10 @@ mod tests {
     #[test]
     fn paths_that_climb_out_are_refused() {
         for path in ["..", "../x", "a/../../x", "/etc/passwd", "./../x"] {
-            assert!(inside(path).is_err(), "{path}");
+            assert!(normalize(path).is_err(), "{path}");
         }
-        for (path, clean) in [("a/b", "a/b"), ("./a", "a"), ("a/../b", "b"), (".", "."), ("", ".")] {
-            assert_eq!(inside(path).unwrap(), Path::new(clean), "{path}");
+        for (path, normalized) in [("a/b", "a/b"), ("./a", "a"), ("a/../b", "b"), (".", "."), ("", ".")] {
+            assert_eq!(normalize(path).unwrap(), Path::new(normalized), "{path}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! An address is checked when the client connects to it. A redirect is checked like a new request, and may
 //! not lead into a nearer network scope than that of the server that sent it.
 
-use super::{AllowedHosts, Answered, BAD_REQUEST, FORBIDDEN, text};
+use super::{AllowedHosts, BAD_REQUEST, FORBIDDEN, HostResult, text};
 use crate::engine::Refusal;
 use crate::scripts::ScriptLimits;
 use ctx_core::{Reach, chain};
@@ -42,11 +42,11 @@ const TIMEOUT: &str = "timeout";
 const TOO_LARGE: &str = "too_large";
 
 /// The HTTP client of scripts.
-pub(crate) struct Http {
+pub(crate) struct ScriptHttp {
     client: Client,
 }
 
-impl Default for Http {
+impl Default for ScriptHttp {
     fn default() -> Self {
         let options = ClientOptions {
             user_agent: Some(concat!("ctx/", env!("CARGO_PKG_VERSION"))),
@@ -62,13 +62,13 @@ impl Default for Http {
 }
 
 /// The validated request of a script.
-pub(super) struct Request {
-    sent: ctx_net::Request,
+pub(super) struct HttpRequest {
+    request: ctx_net::Request,
     /// Time limit for the request and all its redirects together.
     timeout: Option<Duration>,
 }
 
-impl Request {
+impl HttpRequest {
     pub(super) fn new(arguments: &Map<String, Value>, body: Vec<u8>) -> Result<Self, Refusal> {
         let bad = |message: String| Refusal::new(BAD_REQUEST, format!("http: {message}"));
         let method = text(arguments, "method")?.to_ascii_uppercase();
@@ -76,24 +76,24 @@ impl Request {
         // The error does not repeat the URL, which may contain secrets.
         let url = Url::parse(text(arguments, "url")?);
         let mut url = url.map_err(|error| bad(format!("the URL cannot be read: {error}")))?;
-        for (name, value) in fields(arguments, "params")? {
+        for (name, value) in table_field(arguments, "params")? {
             for value in value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice) {
-                let value = plain(value).ok_or_else(|| {
+                let value = scalar_text(value).ok_or_else(|| {
                     bad(format!("the parameter `{name}` must be text, a number or a boolean"))
                 })?;
                 url.query_pairs_mut().append_pair(name, &value);
             }
         }
         let mut headers = HeaderMap::new();
-        for (name, value) in fields(arguments, "headers")? {
+        for (name, value) in table_field(arguments, "headers")? {
             if RESERVED_HEADERS.iter().any(|reserved| reserved.eq_ignore_ascii_case(name.trim())) {
                 let message = format!("the header `{name}` cannot be set: the HTTP client sets it");
                 return Err(Refusal::new(FORBIDDEN, format!("http: {message}")));
             }
-            let wrong = || bad(format!("the header `{name}` cannot be sent"));
-            let value = plain(value).ok_or_else(wrong)?;
-            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-            headers.append(header, HeaderValue::from_str(&value).map_err(|_| wrong())?);
+            let invalid = || bad(format!("the header `{name}` cannot be sent"));
+            let value = scalar_text(value).ok_or_else(invalid)?;
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+            headers.append(header, HeaderValue::from_str(&value).map_err(|_| invalid())?);
         }
         // The client sets the content length; another one would allow request smuggling.
         headers.remove(CONTENT_LENGTH);
@@ -106,47 +106,50 @@ impl Request {
             }
         };
         let body = Some(body).filter(|body| !body.is_empty()).map(Into::into);
-        Ok(Self { sent: ctx_net::Request { method, url, headers, body, timeout: None }, timeout })
+        Ok(Self { request: ctx_net::Request { method, url, headers, body, timeout: None }, timeout })
     }
 }
 
-impl Http {
+impl ScriptHttp {
     /// Sends a request, follows its redirects and returns the response.
     pub(super) async fn send(
         &self,
-        request: Request,
+        request: HttpRequest,
         allowed: &AllowedHosts,
         limits: &ScriptLimits,
-    ) -> Answered {
-        let (timeout, shown) = (request.timeout, request.sent.shown());
-        let sent = self.exchange(request.sent, allowed, limits);
+    ) -> HostResult {
+        let (timeout, display_url) = (request.timeout, request.request.shown());
+        let sent = self.send_with_redirects(request.request, allowed, limits);
         match timeout {
             // The run's deadline cancels the request.
             None => sent.await,
             Some(timeout) => tokio::time::timeout(timeout, sent).await.unwrap_or_else(|_| {
                 let seconds = timeout.as_secs_f64();
-                Err(Refusal::new(TIMEOUT, format!("http: {shown}: no answer within {seconds} seconds")))
+                Err(Refusal::new(TIMEOUT, format!("http: {display_url}: no answer within {seconds} seconds")))
             }),
         }
     }
 
-    async fn exchange(
+    async fn send_with_redirects(
         &self,
         request: ctx_net::Request,
         allowed: &AllowedHosts,
         limits: &ScriptLimits,
-    ) -> Answered {
+    ) -> HostResult {
         let mut chain = RedirectChain::new(request, Reach::OWN);
         loop {
             let request = chain.request();
             check(request, allowed)?;
-            let response =
-                self.client.send(request, chain.reach()).await.map_err(|error| failed(request, error))?;
-            let to = response.redirect().map_err(|error: UnreadableLocation| {
+            let response = self
+                .client
+                .send(request, chain.reach())
+                .await
+                .map_err(|error| net_refusal(request, error))?;
+            let location = response.redirect().map_err(|error: UnreadableLocation| {
                 Refusal::new(FAILED, format!("http: {}: {error}", request.shown()))
             })?;
-            let Some(to) = to else {
-                return bring_back(request, response, limits.http_response_bytes).await;
+            let Some(location) = location else {
+                return read_response(request, response, limits.http_response_bytes).await;
             };
             if chain.followed() >= limits.http_redirects {
                 let most = limits.http_redirects;
@@ -155,7 +158,7 @@ impl Http {
                     format!("http: {}: more than {most} redirects", request.shown()),
                 ));
             }
-            chain.follow(&response, to, CrossOriginHeaders::DropSecrets);
+            chain.follow(&response, location, CrossOriginHeaders::DropSecrets);
         }
     }
 }
@@ -173,14 +176,14 @@ fn check(request: &ctx_net::Request, allowed: &AllowedHosts) -> Result<(), Refus
     Ok(())
 }
 
-async fn bring_back(request: &ctx_net::Request, mut response: Response, bytes_max: usize) -> Answered {
+async fn read_response(request: &ctx_net::Request, mut response: Response, bytes_max: usize) -> HostResult {
     let body = response.read(bytes_max).await.map_err(|error| match error {
         BodyError::TooLarge(bytes_max) => {
             let most = bytes_max as f64 / f64::from(1 << 20);
             let message = format!("http: {}: the response is larger than {most} MiB", request.shown());
             Refusal::new(TOO_LARGE, message)
         }
-        BodyError::Net(error) => failed(request, error),
+        BodyError::Net(error) => net_refusal(request, error),
     })?;
     let mut headers: Map<String, Value> = Map::new();
     for name in response.headers().keys() {
@@ -191,7 +194,7 @@ async fn bring_back(request: &ctx_net::Request, mut response: Response, bytes_ma
     Ok((json!({ "status": response.status().as_u16(), "headers": headers }), body))
 }
 
-fn failed(request: &ctx_net::Request, error: NetError) -> Refusal {
+fn net_refusal(request: &ctx_net::Request, error: NetError) -> Refusal {
     if let Some(forbidden) = error.forbidden() {
         let message = format!("http: {}: scripts may not reach {forbidden}", request.shown());
         return Refusal::new(FORBIDDEN, message);
@@ -200,7 +203,7 @@ fn failed(request: &ctx_net::Request, error: NetError) -> Refusal {
     Refusal::new(code, format!("http: {}: {}", request.shown(), chain(&error.without_url())))
 }
 
-fn fields<'a>(
+fn table_field<'a>(
     arguments: &'a Map<String, Value>,
     field: &str,
 ) -> Result<impl Iterator<Item = (&'a String, &'a Value)>, Refusal> {
@@ -214,7 +217,7 @@ fn fields<'a>(
     Ok(fields.into_iter().flatten())
 }
 
-fn plain(value: &Value) -> Option<String> {
+fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -230,27 +233,28 @@ mod tests {
 
     /// Requests `/` from a server that redirects to another loopback server; returns the outcome and the number of
     /// requests that the second server received.
-    async fn follow_redirect(http: Http, host: &str) -> (Answered, usize) {
+    async fn follow_redirect(http: ScriptHttp, host: &str) -> (HostResult, usize) {
         let inner = Web::serve(|_| reply(200, "inside"));
-        let to = inner.url("/").replace("127.0.0.1", host);
-        let outer = Web::serve(move |_| reply_with(302, &[("Location", &to)], ""));
+        let location = inner.url("/").replace("127.0.0.1", host);
+        let outer = Web::serve(move |_| reply_with(302, &[("Location", &location)], ""));
         let arguments = json!({ "method": "GET", "url": outer.url("/") });
-        let request = Request::new(arguments.as_object().unwrap(), Vec::new()).unwrap_or_else(|_| panic!());
-        let answered = http.send(request, &AllowedHosts::default(), &ScriptLimits::default()).await;
-        (answered, inner.asked().len())
+        let request =
+            HttpRequest::new(arguments.as_object().unwrap(), Vec::new()).unwrap_or_else(|_| panic!());
+        let result = http.send(request, &AllowedHosts::default(), &ScriptLimits::default()).await;
+        (result, inner.asked().len())
     }
 
     #[tokio::test]
     async fn a_public_host_cannot_redirect_to_this_machine_by_address_or_by_name() {
         for host in ["127.0.0.1", "localhost"] {
-            let public = Http { client: Http::default().client.with_public_peers() };
-            let (answered, asked) = follow_redirect(public, host).await;
-            let refusal = answered.err().unwrap();
-            assert_eq!((refusal.code.as_str(), asked), (FORBIDDEN, 0), "{host}");
+            let public = ScriptHttp { client: ScriptHttp::default().client.with_public_peers() };
+            let (result, request_count) = follow_redirect(public, host).await;
+            let refusal = result.err().unwrap();
+            assert_eq!((refusal.code.as_str(), request_count), (FORBIDDEN, 0), "{host}");
             assert!(refusal.message.contains("an address of this machine"), "{}", refusal.message);
             // A loopback server may redirect to loopback.
-            let (answered, asked) = follow_redirect(Http::default(), host).await;
-            assert_eq!((answered.is_ok(), asked), (true, 1), "{host}");
+            let (result, request_count) = follow_redirect(ScriptHttp::default(), host).await;
+            assert_eq!((result.is_ok(), request_count), (true, 1), "{host}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The host APIs in the parent process: handles the host requests of scripts, with the permissions of each
 //! script.
 
-mod ask;
 mod call;
+mod client_request;
 mod fs;
 mod hosts;
 mod http;
 
 pub(crate) use hosts::AllowedHosts;
-pub(crate) use http::Http;
+pub(crate) use http::ScriptHttp;
 
 use crate::engine::{Refusal, World};
 use crate::kinds::{Emitter, Script, tracing_level};
@@ -25,19 +25,19 @@ const BAD_REQUEST: &str = "bad_request";
 const FORBIDDEN: &str = "forbidden";
 
 /// The response to a host request: a JSON value, and raw bytes.
-type Answered = Result<(Value, Vec<u8>), Refusal>;
+type HostResult = Result<(Value, Vec<u8>), Refusal>;
 
 /// Handles the host requests of one run of a script.
 pub(crate) struct ScriptWorld<'a> {
     script: &'a Script,
-    far: Far<'a>,
+    origin: RunOrigin<'a>,
     redactor: Redactor,
     requests: AtomicU32,
 }
 
 /// The origin of a run: a call, or the sync of a source.
 #[derive(Clone, Copy)]
-enum Far<'a> {
+enum RunOrigin<'a> {
     Call(&'a Call),
     Sync(&'a Emitter<'a>),
 }
@@ -46,43 +46,45 @@ impl<'a> ScriptWorld<'a> {
     /// For a script that runs within a call.
     pub(crate) fn of_call(script: &'a Script, call: &'a Call) -> Self {
         let redactor = call.catalog().redactor().clone();
-        Self { script, far: Far::Call(call), redactor, requests: AtomicU32::new(0) }
+        Self { script, origin: RunOrigin::Call(call), redactor, requests: AtomicU32::new(0) }
     }
 
     /// For a connector, which runs within a sync.
     pub(crate) fn of_sync(script: &'a Script, emitter: &'a Emitter<'a>) -> Self {
         let redactor = emitter.redactor.clone();
-        Self { script, far: Far::Sync(emitter), redactor, requests: AtomicU32::new(0) }
+        Self { script, origin: RunOrigin::Sync(emitter), redactor, requests: AtomicU32::new(0) }
     }
 
-    fn call(&self, what: &str) -> Result<&'a Call, Refusal> {
-        match self.far {
-            Far::Call(call) => Ok(call),
-            Far::Sync(_) => Err(Refusal::new(FORBIDDEN, format!("{what} is not available in connectors"))),
+    fn require_call(&self, function: &str) -> Result<&'a Call, Refusal> {
+        match self.origin {
+            RunOrigin::Call(call) => Ok(call),
+            RunOrigin::Sync(_) => {
+                Err(Refusal::new(FORBIDDEN, format!("{function} is not available in connectors")))
+            }
         }
     }
 
-    fn env_get(&self, arguments: &Map<String, Value>) -> Answered {
+    fn env_get(&self, arguments: &Map<String, Value>) -> HostResult {
         let name = text(arguments, "name")?;
         // A text that cannot be the name of a variable is not passed on to functions of the operating system.
         let is_name = !name.is_empty() && !name.contains(['=', '\0']);
-        let value = if is_name { (self.script.inner.environment)(name) } else { None };
+        let value = if is_name { (self.script.runtime.environment)(name) } else { None };
         if let Some(value) = &value {
             self.redactor.learn(&Secret::new(value));
         }
         Ok((json!(value), Vec::new()))
     }
 
-    async fn sleep(arguments: &Map<String, Value>) -> Answered {
+    async fn sleep(arguments: &Map<String, Value>) -> HostResult {
         let seconds = arguments.get("seconds").and_then(Value::as_f64).unwrap_or(f64::NAN);
-        let wanted = Duration::try_from_secs_f64(seconds)
+        let duration = Duration::try_from_secs_f64(seconds)
             .map_err(|_| Refusal::new(BAD_REQUEST, "sleep: expected a number of seconds, 0 or more"))?;
         // The run's deadline cancels the sleep.
-        tokio::time::sleep(wanted).await;
-        Ok(nothing())
+        tokio::time::sleep(duration).await;
+        Ok(no_content())
     }
 
-    fn progress(&self, arguments: &Map<String, Value>) -> Answered {
+    fn progress(&self, arguments: &Map<String, Value>) -> HostResult {
         let number = |field: &str| match arguments.get(field) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_f64().map(Some).ok_or_else(|| {
@@ -94,55 +96,57 @@ impl<'a> ScriptWorld<'a> {
         let message = arguments.get("message").and_then(Value::as_str);
         let message = message.map(|message| self.redactor.text(message.to_owned()));
         let total = number("total")?;
-        self.call("context.progress")?.peer().progress(Progress { done, total, message });
-        Ok(nothing())
+        self.require_call("context.progress")?.peer().progress(Progress { done, total, message });
+        Ok(no_content())
     }
 
-    async fn http(&self, arguments: &Map<String, Value>, body: Vec<u8>) -> Answered {
-        let asked = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let limits = &self.script.inner.limits;
-        let (requests_max, subject) = match self.far {
-            Far::Sync(_) => (limits.connector_requests, "a scan"),
-            Far::Call(_) => (limits.http_requests, "one run of a script"),
+    async fn http(&self, arguments: &Map<String, Value>, body: Vec<u8>) -> HostResult {
+        let request_number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let limits = &self.script.runtime.limits;
+        let (requests_max, subject) = match self.origin {
+            RunOrigin::Sync(_) => (limits.connector_requests, "a scan"),
+            RunOrigin::Call(_) => (limits.http_requests, "one run of a script"),
         };
-        if asked > requests_max {
+        if request_number > requests_max {
             return Err(Refusal::new(
                 FORBIDDEN,
                 format!("{subject} may make at most {requests_max} requests"),
             ));
         }
-        let request = http::Request::new(arguments, body)?;
-        let inner = &self.script.inner;
-        inner.http.send(request, &self.script.allowed_hosts, &inner.limits).await
+        let request = http::HttpRequest::new(arguments, body)?;
+        let runtime = &self.script.runtime;
+        runtime.http.send(request, &self.script.allowed_hosts, &runtime.limits).await
     }
 }
 
 #[async_trait]
 impl World for ScriptWorld<'_> {
-    async fn answer(&self, about: &str, arguments: Value, bytes: Vec<u8>) -> Answered {
-        let arguments = match (about, self.far) {
+    async fn answer(&self, method: &str, arguments: Value, bytes: Vec<u8>) -> HostResult {
+        let arguments = match (method, self.origin) {
             // An item can be any value; the emitter validates it.
-            ("emit", Far::Sync(emitter)) => return emitter.emit(arguments).await.map(|()| nothing()),
+            ("emit", RunOrigin::Sync(emitter)) => {
+                return emitter.emit(arguments).await.map(|()| no_content());
+            }
             _ => arguments,
         };
         let arguments = match arguments {
             Value::Object(fields) => fields,
-            _ => return Err(Refusal::new(BAD_REQUEST, format!("{about}: expected a table"))),
+            _ => return Err(Refusal::new(BAD_REQUEST, format!("{method}: expected a table"))),
         };
         // A script sent to `execute` may not use these, even if its worker sends such a request.
-        let configured = self.script.settings.is_some();
-        match about {
-            "call" => call::call(self.call("calling tools")?, &arguments).await,
+        let is_configured = self.script.settings.is_some();
+        match method {
+            "call" => call::call(self.require_call("calling tools")?, &arguments).await,
             "sleep" => Self::sleep(&arguments).await,
             "progress" => self.progress(&arguments),
-            "ask" => ask::ask(|name| self.call(name), &arguments).await,
-            "http.request" if configured => self.http(&arguments, bytes).await,
-            "env.get" if configured => self.env_get(&arguments),
-            "fs.read" if configured => {
-                let most = self.script.inner.limits.http_response_bytes;
-                fs::read(self.script.directory.clone(), text(&arguments, "path")?.to_owned(), most).await
+            "ask" => client_request::send(|name| self.require_call(name), &arguments).await,
+            "http.request" if is_configured => self.http(&arguments, bytes).await,
+            "env.get" if is_configured => self.env_get(&arguments),
+            "fs.read" if is_configured => {
+                let bytes_max = self.script.runtime.limits.http_response_bytes;
+                fs::read(self.script.directory.clone(), text(&arguments, "path")?.to_owned(), bytes_max).await
             }
-            "fs.list" if configured => {
+            "fs.list" if is_configured => {
                 let glob = arguments.get("glob").and_then(Value::as_str).map(str::to_owned);
                 fs::list(self.script.directory.clone(), text(&arguments, "dir")?.to_owned(), glob).await
             }
@@ -158,24 +162,24 @@ impl World for ScriptWorld<'_> {
             LogLevel::Warn => tracing::warn!(target: "script", script, "{message}"),
             LogLevel::Error => tracing::error!(target: "script", script, "{message}"),
         }
-        match self.far {
-            Far::Call(call) => call.peer().log(tracing_level(level), &message),
-            Far::Sync(emitter) => emitter.hear(level),
+        match self.origin {
+            RunOrigin::Call(call) => call.peer().log(tracing_level(level), &message),
+            RunOrigin::Sync(emitter) => emitter.note_log_level(level),
         }
     }
 }
 
 /// Refuses all host requests: for scripts that are only loaded to read their definition.
-pub(crate) struct NoWorld;
+pub(crate) struct DeniedWorld;
 
 #[async_trait]
-impl World for NoWorld {
-    async fn answer(&self, about: &str, _: Value, _: Vec<u8>) -> Answered {
-        Err(Refusal::new(FORBIDDEN, format!("{about} is not available while the script is loaded")))
+impl World for DeniedWorld {
+    async fn answer(&self, method: &str, _: Value, _: Vec<u8>) -> HostResult {
+        Err(Refusal::new(FORBIDDEN, format!("{method} is not available while the script is loaded")))
     }
 }
 
-fn nothing() -> (Value, Vec<u8>) {
+fn no_content() -> (Value, Vec<u8>) {
     (Value::Null, Vec::new())
 }
 

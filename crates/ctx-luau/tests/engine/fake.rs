@@ -25,17 +25,17 @@ fn frame(kind: u8, number: u32, name: &str, json: &str) -> Vec<u8> {
 }
 
 /// Writes to the parent; sleeps for ever if the parent has closed the pipe.
-fn say(bytes: &[u8]) {
+fn send(bytes: &[u8]) {
     if std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()).is_err() {
         std::thread::sleep(Duration::MAX);
     }
 }
 
-fn hear() -> Vec<u8> {
-    let mut heard = vec![0; 1 << 16];
-    let length = std::io::stdin().read(&mut heard).unwrap();
-    heard.truncate(length);
-    heard
+fn receive() -> Vec<u8> {
+    let mut received = vec![0; 1 << 16];
+    let length = std::io::stdin().read(&mut received).unwrap();
+    received.truncate(length);
+    received
 }
 
 #[allow(clippy::disallowed_methods, reason = "tells what a worker could learn")]
@@ -45,51 +45,51 @@ fn surroundings() -> String {
 }
 
 /// Misbehaves as the argument says, and then stays silent.
-pub(crate) fn main(how: &str) -> ExitCode {
-    let greeting = hear();
+pub(crate) fn main(fault: &str) -> ExitCode {
+    let greeting = receive();
     if greeting.is_empty() {
         return ExitCode::SUCCESS;
     }
-    match how {
+    match fault {
         "is-silent" => std::thread::sleep(Duration::MAX),
-        "greets-with-garbage" => say(b"Hello, this is a worker speaking."),
+        "greets-with-garbage" => send(b"Hello, this is a worker speaking."),
         "ends-at-once" => return ExitCode::from(7),
-        _ => say(&frame(READY, VERSION, "", "")),
+        _ => send(&frame(READY, VERSION, "", "")),
     }
-    let run = hear();
+    let run = receive();
     if run.is_empty() {
         return ExitCode::SUCCESS;
     }
-    match how {
-        "claims-too-much" => say(&header(DONE, 0, 0, u32::MAX, u32::MAX)),
-        "claims-a-lot-and-stops" => say(&header(DONE, 0, 0, 60 << 20, 0)),
-        "is-of-no-kind" => say(&frame(99, 0, "", "")),
-        "greets-again" => say(&frame(READY, VERSION, "", "")),
-        "logs-without-end" => (0..LINES).for_each(|_| say(&frame(LOG, 1, "", ""))),
+    match fault {
+        "claims-too-much" => send(&header(DONE, 0, 0, u32::MAX, u32::MAX)),
+        "claims-a-lot-and-stops" => send(&header(DONE, 0, 0, 60 << 20, 0)),
+        "is-of-no-kind" => send(&frame(99, 0, "", "")),
+        "greets-again" => send(&frame(READY, VERSION, "", "")),
+        "logs-without-end" => (0..LINES).for_each(|_| send(&frame(LOG, 1, "", ""))),
         "asks-without-waiting" => {
-            (0..1_000).for_each(|number| say(&frame(QUESTION, number, "never", "null")));
+            (0..1_000).for_each(|number| send(&frame(QUESTION, number, "never", "null")));
         }
-        "asks-the-same-twice" => (0..2).for_each(|_| say(&frame(QUESTION, 1, "env.get", "null"))),
+        "asks-the-same-twice" => (0..2).for_each(|_| send(&frame(QUESTION, 1, "env.get", "null"))),
         "answers-too-deep" => {
-            say(&frame(DONE, 0, "", &format!("{}{}", "[".repeat(1_000), "]".repeat(1_000))));
+            send(&frame(DONE, 0, "", &format!("{}{}", "[".repeat(1_000), "]".repeat(1_000))));
         }
-        "answers-too-many" => say(&frame(DONE, 0, "", &format!("[{}1]", "1,".repeat(400_000)))),
-        "answers-too-large" => say(&frame(DONE, 0, "", &format!("\"{}\"", "a".repeat(3 << 20)))),
-        "answers-no-json" => say(&frame(DONE, 0, "", "{")),
-        "answers-twice" => say(&[frame(DONE, 0, "", "1"), frame(DONE, 0, "", "2")].concat()),
+        "answers-too-many" => send(&frame(DONE, 0, "", &format!("[{}1]", "1,".repeat(400_000)))),
+        "answers-too-large" => send(&frame(DONE, 0, "", &format!("\"{}\"", "a".repeat(3 << 20)))),
+        "answers-no-json" => send(&frame(DONE, 0, "", "{")),
+        "answers-twice" => send(&[frame(DONE, 0, "", "1"), frame(DONE, 0, "", "2")].concat()),
         "ends" => return ExitCode::from(7),
         "has-no-memory" => {
             std::io::stderr().write_all(b"memory allocation of 64 bytes failed").unwrap();
             std::process::abort();
         }
-        "says-what-it-has" => say(&frame(DONE, 0, "", &surroundings())),
+        "says-what-it-has" => send(&frame(DONE, 0, "", &surroundings())),
         "asks-two-at-once" => {
-            say(&[frame(QUESTION, 1, "echo", "\"a\""), frame(QUESTION, 2, "echo", "\"b\"")].concat());
-            let mut heard = String::new();
-            while !(heard.contains("\"a\"") && heard.contains("\"b\"")) {
-                heard.push_str(&String::from_utf8_lossy(&hear()));
+            send(&[frame(QUESTION, 1, "echo", "\"a\""), frame(QUESTION, 2, "echo", "\"b\"")].concat());
+            let mut received = String::new();
+            while !(received.contains("\"a\"") && received.contains("\"b\"")) {
+                received.push_str(&String::from_utf8_lossy(&receive()));
             }
-            say(&frame(DONE, 0, "", "\"both\""));
+            send(&frame(DONE, 0, "", "\"both\""));
         }
         _ => {}
     }

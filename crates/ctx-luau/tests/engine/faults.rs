@@ -15,14 +15,14 @@ use std::time::Instant;
 pub(crate) const TESTS: &[Test] = tests!(faults:
     a_worker_killed_in_a_run_is_a_crash_and_the_next_run_works,
     a_worker_killed_while_idle_is_not_noticed,
-    workers_that_break_the_rules_are_crashes,
-    a_worker_without_memory_is_told_from_a_crash,
-    workers_that_never_become_ready_are_told,
+    workers_that_violate_the_protocol_are_crashes,
+    a_worker_without_memory_is_not_a_crash,
+    workers_that_never_become_ready_are_errors,
     a_worker_that_ignores_the_deadline_is_ended,
     no_worker_outlives_its_killed_parent,
-    workers_are_given_nothing,
-    a_program_that_does_not_exist_is_told,
-    ended_workers_leave_nothing_behind,
+    workers_inherit_nothing,
+    a_missing_worker_program_is_an_error,
+    exited_workers_leave_no_processes,
 );
 
 /// Ids of the child processes of a process, from `/proc/<id>/stat`.
@@ -38,7 +38,7 @@ fn children_of(parent: u32) -> BTreeSet<u32> {
 }
 
 /// Whether a process has exited, even if its parent has not waited for it.
-fn has_ended(id: &u32) -> bool {
+fn has_exited(id: &u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.is_empty() || stat.contains(") Z ")
 }
@@ -47,15 +47,15 @@ fn kill(id: u32) {
     assert!(Command::new("kill").arg("-KILL").arg(id.to_string()).status().unwrap().success());
 }
 
-fn lean(arguments: &[&str]) -> Engine {
+fn engine_without_spares(arguments: &[&str]) -> Engine {
     let mut settings = settings(arguments);
     settings.workers_spare = 0;
     Engine::new(settings).unwrap()
 }
 
 async fn a_worker_killed_in_a_run_is_a_crash_and_the_next_run_works() {
-    let engine = lean(&[WORKER]);
-    let world = TestWorld::that_never_answers();
+    let engine = engine_without_spares(&[WORKER]);
+    let world = TestWorld::never_answering();
     for source in ["print('begun') return env.get('X')", "print('begun') while true do end"] {
         let before = children_of(std::process::id());
         let script = script(source, LONG);
@@ -63,8 +63,8 @@ async fn a_worker_killed_in_a_run_is_a_crash_and_the_next_run_works() {
             until("the script runs", || !world.logged.lock().unwrap().is_empty()).await;
             children_of(std::process::id()).difference(&before).copied().for_each(kill);
         };
-        let (ended, ()) = tokio::join!(engine.run(&script, &world), killed);
-        let error = ended.unwrap_err();
+        let (outcome, ()) = tokio::join!(engine.run(&script, &world), killed);
+        let error = outcome.unwrap_err();
         assert_eq!(error.kind, RunErrorKind::Crashed);
         assert!(error.message.contains("SIGKILL"), "{}", error.message);
         world.logged.lock().unwrap().clear();
@@ -74,18 +74,18 @@ async fn a_worker_killed_in_a_run_is_a_crash_and_the_next_run_works() {
 }
 
 async fn a_worker_killed_while_idle_is_not_noticed() {
-    let engine = lean(&[WORKER]);
+    let engine = engine_without_spares(&[WORKER]);
     let before = children_of(std::process::id());
     value(&engine, "return 1").await;
     let workers: Vec<u32> = children_of(std::process::id()).difference(&before).copied().collect();
     assert_eq!(workers.len(), 1);
     workers.iter().copied().for_each(kill);
-    until("it ended", || workers.iter().all(has_ended)).await;
+    until("it ended", || workers.iter().all(has_exited)).await;
     assert_eq!(value(&engine, "return 2").await, json!(2));
 }
 
-async fn workers_that_break_the_rules_are_crashes() {
-    for (how, said) in [
+async fn workers_that_violate_the_protocol_are_crashes() {
+    for (fault, expected) in [
         ("claims-too-much", "too large"),
         ("is-of-no-kind", "kind that does not exist"),
         ("greets-again", "no place here"),
@@ -99,33 +99,35 @@ async fn workers_that_break_the_rules_are_crashes() {
         ("answers-twice", "no place here"),
         ("ends", "exit status: 7"),
     ] {
-        let engine = lean(&[FAKE, how]);
-        let world = TestWorld::that_never_answers();
+        let engine = engine_without_spares(&[FAKE, fault]);
+        let world = TestWorld::never_answering();
         let error = engine.run(&script("", LONG), &world).await.unwrap_err();
-        assert_eq!(error.kind, RunErrorKind::Crashed, "{how}: {error}");
-        assert!(error.message.contains(said), "{how}: {error}");
-        assert_eq!(engine.figures().workers, 0, "{how}");
+        assert_eq!(error.kind, RunErrorKind::Crashed, "{fault}: {error}");
+        assert!(error.message.contains(expected), "{fault}: {error}");
+        assert_eq!(engine.figures().workers, 0, "{fault}");
     }
 }
 
-async fn a_worker_without_memory_is_told_from_a_crash() {
-    let error = run(&lean(&[FAKE, "has-no-memory"]), "", LONG).await.unwrap_err();
+async fn a_worker_without_memory_is_not_a_crash() {
+    let error = run(&engine_without_spares(&[FAKE, "has-no-memory"]), "", LONG).await.unwrap_err();
     assert_eq!(error.kind, RunErrorKind::Memory, "{error}");
 }
 
-async fn workers_that_never_become_ready_are_told() {
-    for (how, said) in [("greets-with-garbage", "kind that does not exist"), ("ends-at-once", "status: 7")] {
-        let error = run(&lean(&[FAKE, how]), "", LONG).await.unwrap_err();
-        assert_eq!(error.kind, RunErrorKind::Unavailable, "{how}: {error}");
-        assert!(error.message.contains(said), "{how}: {error}");
+async fn workers_that_never_become_ready_are_errors() {
+    for (fault, expected) in
+        [("greets-with-garbage", "kind that does not exist"), ("ends-at-once", "status: 7")]
+    {
+        let error = run(&engine_without_spares(&[FAKE, fault]), "", LONG).await.unwrap_err();
+        assert_eq!(error.kind, RunErrorKind::Unavailable, "{fault}: {error}");
+        assert!(error.message.contains(expected), "{fault}: {error}");
     }
-    let error = run(&lean(&[FAKE, "is-silent"]), "", SHORT).await.unwrap_err();
+    let error = run(&engine_without_spares(&[FAKE, "is-silent"]), "", SHORT).await.unwrap_err();
     assert_eq!(error.kind, RunErrorKind::Overloaded);
 }
 
 async fn a_worker_that_ignores_the_deadline_is_ended() {
-    for how in ["does-nothing", "claims-a-lot-and-stops"] {
-        let engine = lean(&[FAKE, how]);
+    for fault in ["does-nothing", "claims-a-lot-and-stops"] {
+        let engine = engine_without_spares(&[FAKE, fault]);
         let began = Instant::now();
         let error = run(&engine, "", SHORT).await.unwrap_err();
         assert_eq!(error.kind, RunErrorKind::Time);
@@ -140,18 +142,18 @@ pub(crate) fn parent() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let engine = engine();
-        let world = TestWorld::that_never_answers();
+        let world = TestWorld::never_answering();
         let (busy, waiting) =
             (script("print('busy') while true do end", LONG), script("print('waits') env.get('X')", LONG));
-        let told = async {
+        let report_workers = async {
             until("both run", || world.logged.lock().unwrap().len() == 2).await;
             until("a spare one waits", || engine.figures().idle == 1).await;
             let workers = children_of(std::process::id());
             let workers: Vec<String> = workers.iter().map(ToString::to_string).collect();
             std::io::stdout().write_all(format!("{}\n", workers.join(" ")).as_bytes()).unwrap();
         };
-        let ended = tokio::join!(engine.run(&busy, &world), engine.run(&waiting, &world), told);
-        panic!("{ended:?}")
+        let outcome = tokio::join!(engine.run(&busy, &world), engine.run(&waiting, &world), report_workers);
+        panic!("{outcome:?}")
     })
 }
 
@@ -164,27 +166,27 @@ async fn no_worker_outlives_its_killed_parent() {
     assert_eq!(workers.len(), 3, "{line}");
     parent.kill().unwrap();
     parent.wait().unwrap();
-    until("its workers are gone", || workers.iter().all(has_ended)).await;
+    until("its workers are gone", || workers.iter().all(has_exited)).await;
 }
 
-async fn workers_are_given_nothing() {
-    let given = value(&lean(&[FAKE, "says-what-it-has"]), "").await;
-    assert_eq!(given, json!({ "environment": 0, "folder": "/" }));
+async fn workers_inherit_nothing() {
+    let inherited = value(&engine_without_spares(&[FAKE, "says-what-it-has"]), "").await;
+    assert_eq!(inherited, json!({ "environment": 0, "folder": "/" }));
 }
 
-async fn a_program_that_does_not_exist_is_told() {
+async fn a_missing_worker_program_is_an_error() {
     let mut settings = settings(&[]);
     settings.program = "/nowhere/at/all".into();
     let error = run(&Engine::new(settings).unwrap(), "return 1", LONG).await.unwrap_err();
     assert_eq!(error.kind, RunErrorKind::Unavailable);
 }
 
-async fn ended_workers_leave_nothing_behind() {
+async fn exited_workers_leave_no_processes() {
     let before = children_of(std::process::id());
     let engine = engine();
     for _ in 0..3 {
         run(&engine, "while true do end", SHORT / 3).await.unwrap_err();
-        run(&lean(&[FAKE, "does-nothing"]), "", SHORT / 3).await.unwrap_err();
+        run(&engine_without_spares(&[FAKE, "does-nothing"]), "", SHORT / 3).await.unwrap_err();
     }
     engine.shutdown().await;
     until("no process is left, ended or not", || children_of(std::process::id()).is_subset(&before)).await;

@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Test] = tests!(hostile:
 /// Number of concurrent scripts.
 const AT_ONCE: usize = 4;
 
-async fn complaint(engine: &Engine, case: &Hostile) -> Option<String> {
+async fn mismatch(engine: &Engine, case: &Hostile) -> Option<String> {
     let endless = case.is_endless();
     let mut run = script(&case.source, if endless { SHORT } else { LONG });
     let apis = ["base64", "context", "crypto", "json", "log", "parallel", "result", "sdk", "sleep"];
@@ -22,23 +22,23 @@ async fn complaint(engine: &Engine, case: &Hostile) -> Option<String> {
     // The hostile scripts assume these limits.
     (run.memory_bytes, run.log_bytes) = (16 << 20, 4 << 10);
     let began = Instant::now();
-    let ended = engine.run(&run, &TestWorld::default()).await;
+    let outcome = engine.run(&run, &TestWorld::default()).await;
     if endless && began.elapsed() > SHORT + LATE {
         return Some(format!("{}: took {:?}", case.name, began.elapsed()));
     }
-    let fits = match &ended {
+    let fits = match &outcome {
         Ok(completed) => case.is_met_by(Ok(&completed.value)),
         Err(error) => case.is_met_by(Err(&format!("{:?}", error.kind).to_lowercase())),
     };
-    (!fits).then(|| format!("{}: {ended:?}", case.name))
+    (!fits).then(|| format!("{}: {outcome:?}", case.name))
 }
 
 async fn every_hostile_script_ends_as_it_must_and_in_time() {
     use futures::StreamExt;
     let (engine, cases) = (engine(), hostile_scripts());
-    let complaints: Vec<Option<String>> =
-        futures::stream::iter(&cases).map(|case| complaint(&engine, case)).buffered(AT_ONCE).collect().await;
-    let complaints: Vec<String> = complaints.into_iter().flatten().collect();
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    let mismatches: Vec<Option<String>> =
+        futures::stream::iter(&cases).map(|case| mismatch(&engine, case)).buffered(AT_ONCE).collect().await;
+    let mismatches: Vec<String> = mismatches.into_iter().flatten().collect();
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
     assert_eq!(value(&engine, "return 1").await, json!(1));
 }

@@ -11,15 +11,15 @@ use std::time::Instant;
 pub(crate) const TESTS: &[Test] = tests!(limits:
     an_endless_loop_ends_at_the_deadline,
     a_caught_error_does_not_outlive_the_deadline,
-    a_question_without_an_answer_ends_at_the_deadline,
+    a_request_without_a_response_ends_at_the_deadline,
     memory_is_bounded,
     logs_are_bounded,
-    a_dropped_run_ends_its_worker_and_its_questions,
+    a_dropped_run_ends_its_worker_and_its_requests,
     too_many_waiting_are_refused,
-    those_who_wait_get_their_turn,
+    waiting_runs_get_their_turn,
     waiting_ends_at_the_deadline,
     nested_runs_go_beyond_the_limit,
-    nesting_ends_somewhere,
+    nesting_is_bounded,
     after_a_shutdown_nothing_runs,
 );
 
@@ -39,8 +39,8 @@ async fn a_caught_error_does_not_outlive_the_deadline() {
     assert_eq!(error.kind, RunErrorKind::Time);
 }
 
-async fn a_question_without_an_answer_ends_at_the_deadline() {
-    let world = TestWorld::that_never_answers();
+async fn a_request_without_a_response_ends_at_the_deadline() {
+    let world = TestWorld::never_answering();
     let engine = engine();
     let began = Instant::now();
     let source = "while true do pcall(env.get, 'X') end";
@@ -71,15 +71,15 @@ async fn logs_are_bounded() {
     assert_eq!(value(&engine(), source).await, json!(1));
 }
 
-async fn a_dropped_run_ends_its_worker_and_its_questions() {
+async fn a_dropped_run_ends_its_worker_and_its_requests() {
     let engine = engine();
-    let world = TestWorld::that_never_answers();
+    let world = TestWorld::never_answering();
     let script = script("return env.get('X')", LONG);
     {
         let run = engine.run(&script, &world);
         let asked = until("the question is open", || world.open.load(Ordering::SeqCst) == 1);
         tokio::select! {
-            ended = run => panic!("{ended:?}"),
+            outcome = run => panic!("{outcome:?}"),
             () = asked => {}
         }
     }
@@ -92,15 +92,15 @@ async fn a_dropped_run_ends_its_worker_and_its_questions() {
     assert_eq!(value(&engine, "return 1").await, json!(1));
 }
 
-fn narrow(workers_max: usize, queue_max: usize) -> Engine {
+fn engine_with(workers_max: usize, queue_max: usize) -> Engine {
     let mut settings = settings(&[WORKER]);
     (settings.workers_max, settings.queue_max) = (workers_max, queue_max);
     Engine::new(settings).unwrap()
 }
 
 async fn too_many_waiting_are_refused() {
-    let engine = narrow(1, 1);
-    let world = Arc::new(TestWorld::that_never_answers());
+    let engine = engine_with(1, 1);
+    let world = Arc::new(TestWorld::never_answering());
     let mut runs = tokio::task::JoinSet::new();
     for _ in 0..2 {
         let (engine, world) = (engine.clone(), Arc::clone(&world));
@@ -116,8 +116,8 @@ async fn too_many_waiting_are_refused() {
     assert_eq!(value(&engine, "return 1").await, json!(1));
 }
 
-async fn those_who_wait_get_their_turn() {
-    let engine = narrow(2, 100);
+async fn waiting_runs_get_their_turn() {
+    let engine = engine_with(2, 100);
     let runs = (0..40).map(|number| {
         let engine = engine.clone();
         async move { assert_eq!(value(&engine, &format!("return {number}")).await, json!(number)) }
@@ -129,8 +129,8 @@ async fn those_who_wait_get_their_turn() {
 }
 
 async fn waiting_ends_at_the_deadline() {
-    let engine = narrow(1, 10);
-    let world = TestWorld::that_never_answers();
+    let engine = engine_with(1, 10);
+    let world = TestWorld::never_answering();
     let holding = script("return env.get('X')", LONG);
     let holds = engine.run(&holding, &world);
     let waits = async {
@@ -138,14 +138,14 @@ async fn waiting_ends_at_the_deadline() {
         run(&engine, "return 1", SHORT).await.unwrap_err()
     };
     tokio::select! {
-        ended = holds => panic!("{ended:?}"),
+        outcome = holds => panic!("{outcome:?}"),
         error = waits => assert_eq!(error.kind, RunErrorKind::Overloaded),
     }
 }
 
 async fn nested_runs_go_beyond_the_limit() {
-    let engine = narrow(1, 10);
-    let world = TestWorld::that_never_answers();
+    let engine = engine_with(1, 10);
+    let world = TestWorld::never_answering();
     let holding = script("return env.get('X')", LONG);
     let holds = engine.run(&holding, &world);
     let nested = async {
@@ -155,12 +155,12 @@ async fn nested_runs_go_beyond_the_limit() {
         engine.run(&nested, &world).await.unwrap().value
     };
     tokio::select! {
-        ended = holds => panic!("{ended:?}"),
+        outcome = holds => panic!("{outcome:?}"),
         value = nested => assert_eq!(value, json!("inside")),
     }
 }
 
-async fn nesting_ends_somewhere() {
+async fn nesting_is_bounded() {
     let mut deepest = script("return 1", LONG);
     deepest.depth = DEPTH_MAX + 1;
     let error = engine().run(&deepest, &TestWorld::default()).await.unwrap_err();
@@ -169,14 +169,14 @@ async fn nesting_ends_somewhere() {
 
 async fn after_a_shutdown_nothing_runs() {
     let engine = engine();
-    let world = TestWorld::that_never_answers();
+    let world = TestWorld::never_answering();
     let holding = script("return env.get('X')", LONG);
     let stops = async {
         until("one runs", || world.open.load(Ordering::SeqCst) == 1).await;
         engine.shutdown().await;
     };
-    let (ended, ()) = tokio::join!(engine.run(&holding, &world), stops);
-    assert_eq!(ended.unwrap_err().kind, RunErrorKind::Stopped);
+    let (outcome, ()) = tokio::join!(engine.run(&holding, &world), stops);
+    assert_eq!(outcome.unwrap_err().kind, RunErrorKind::Stopped);
     assert_eq!(run(&engine, "return 1", LONG).await.unwrap_err().kind, RunErrorKind::Stopped);
     assert_eq!(engine.figures().workers, 0);
 }

@@ -11,18 +11,18 @@ use std::time::Duration;
 pub(crate) const TESTS: &[Test] = tests!(runs:
     a_script_answers_with_a_value,
     a_script_that_raises_says_where,
-    a_question_is_answered,
-    what_is_logged_arrives_live_and_with_the_end,
+    a_host_request_is_answered,
+    log_lines_arrive_live_and_with_the_outcome,
     a_failed_run_keeps_its_logs,
-    eight_at_a_time,
-    workers_are_used_again,
+    eight_concurrent_runs,
+    workers_are_reused,
     a_spare_worker_waits,
-    workers_without_work_are_let_go,
-    several_questions_are_open_at_once,
+    idle_workers_exit,
+    several_requests_are_open_at_once,
     time_spent_on_people_does_not_count,
-    people_who_never_answer_are_given_up,
-    more_questions_than_may_be_open_wait_their_turn,
-    large_values_cross,
+    elicitations_without_an_answer_time_out,
+    requests_beyond_the_maximum_wait_their_turn,
+    large_values_are_transferred,
 );
 
 async fn a_script_answers_with_a_value() {
@@ -35,12 +35,12 @@ async fn a_script_that_raises_says_where() {
     assert!(error.message.contains("test.lua:2:"), "{}", error.message);
 }
 
-async fn a_question_is_answered() {
+async fn a_host_request_is_answered() {
     let answered = value(&engine(), "return env.get('NAME')").await;
     assert_eq!(answered, json!("answer"));
 }
 
-async fn what_is_logged_arrives_live_and_with_the_end() {
+async fn log_lines_arrive_live_and_with_the_outcome() {
     let world = TestWorld::default();
     let completed = engine().run(&script("print('one') print('two') return 1", LONG), &world).await.unwrap();
     let logs: Vec<_> = completed.logs.into_iter().map(|line| line.message).collect();
@@ -55,7 +55,7 @@ async fn a_failed_run_keeps_its_logs() {
     assert_eq!((error.kind, error.logs.len()), (RunErrorKind::Time, 1));
 }
 
-async fn eight_at_a_time() {
+async fn eight_concurrent_runs() {
     let engine = engine();
     let mut runs = tokio::task::JoinSet::new();
     for number in 0..64 {
@@ -65,15 +65,15 @@ async fn eight_at_a_time() {
             (number, value(&engine, &source).await)
         });
         if number % 8 == 7 {
-            while let Some(ended) = runs.join_next().await {
-                let (number, value) = ended.unwrap();
+            while let Some(outcome) = runs.join_next().await {
+                let (number, value) = outcome.unwrap();
                 assert_eq!(value, json!(number));
             }
         }
     }
 }
 
-async fn workers_are_used_again() {
+async fn workers_are_reused() {
     let mut settings = settings(&[WORKER]);
     settings.workers_spare = 0;
     let engine = Engine::new(settings).unwrap();
@@ -88,40 +88,40 @@ async fn a_spare_worker_waits() {
     assert_eq!(engine.figures().workers, 0);
     engine.warm_up();
     until("a worker is idle", || engine.figures().idle == 1).await;
-    let world = TestWorld::that_never_answers();
+    let world = TestWorld::never_answering();
     let script = script("return env.get('X')", LONG);
     let run = engine.run(&script, &world);
     let spare = until("another is idle", || engine.figures().workers == 2 && engine.figures().idle == 1);
     tokio::select! {
-        ended = run => panic!("{ended:?}"),
+        outcome = run => panic!("{outcome:?}"),
         () = spare => {}
     }
 }
 
-async fn workers_without_work_are_let_go() {
+async fn idle_workers_exit() {
     let mut settings = settings(&[WORKER]);
     settings.idle_max = Duration::from_millis(50);
     let engine = Engine::new(settings).unwrap();
-    let world = TestWorld { takes: Duration::from_millis(200), ..TestWorld::default() };
+    let world = TestWorld { delay: Duration::from_millis(200), ..TestWorld::default() };
     let script = script("return env.get('X')", LONG);
     let runs = (0..4).map(|_| engine.run(&script, &world));
-    for ended in futures::future::join_all(runs).await {
-        ended.unwrap();
+    for outcome in futures::future::join_all(runs).await {
+        outcome.unwrap();
     }
     until("only the spare one is left", || engine.figures().workers == 1).await;
 }
 
-async fn several_questions_are_open_at_once() {
+async fn several_requests_are_open_at_once() {
     let engine = Engine::new(settings(&[FAKE, "asks-two-at-once"])).unwrap();
-    let world = TestWorld { takes: Duration::from_millis(50), ..TestWorld::default() };
+    let world = TestWorld { delay: Duration::from_millis(50), ..TestWorld::default() };
     let completed = engine.run(&script("", LONG), &world).await.unwrap();
     assert_eq!(completed.value, json!("both"));
-    assert_eq!(world.open_most.load(Ordering::SeqCst), 2);
+    assert_eq!(world.open_max.load(Ordering::SeqCst), 2);
 }
 
 async fn time_spent_on_people_does_not_count() {
     let engine = engine();
-    let world = TestWorld { takes: 3 * SHORT, ..TestWorld::default() };
+    let world = TestWorld { delay: 3 * SHORT, ..TestWorld::default() };
     let source = "context.elicit('?') local s = 0 for i = 1, 1000 do s += i end return s";
     let completed = engine.run(&script(source, SHORT), &world).await.unwrap();
     assert_eq!(completed.value, json!(500_500));
@@ -133,26 +133,26 @@ async fn time_spent_on_people_does_not_count() {
     assert_eq!(error.kind, RunErrorKind::Time);
 }
 
-async fn people_who_never_answer_are_given_up() {
+async fn elicitations_without_an_answer_time_out() {
     let mut settings = settings(&[WORKER]);
     settings.pause_max = SHORT;
     let engine = Engine::new(settings).unwrap();
-    let world = TestWorld::that_never_answers();
+    let world = TestWorld::never_answering();
     let source = "local ok, why = pcall(context.elicit, '?') return { ok = ok, why = tostring(why) }";
     let completed = engine.run(&script(source, LONG), &world).await.unwrap();
     assert_eq!(completed.value["ok"], json!(false), "{}", completed.value);
 }
 
-async fn more_questions_than_may_be_open_wait_their_turn() {
+async fn requests_beyond_the_maximum_wait_their_turn() {
     let source = "local fs = {} for i = 1, 200 do fs[i] = function() return env.get('X') end end
         return #parallel(fs)";
-    let world = TestWorld { takes: Duration::from_millis(20), ..TestWorld::default() };
+    let world = TestWorld { delay: Duration::from_millis(20), ..TestWorld::default() };
     let completed = engine().run(&script(source, LONG), &world).await.unwrap();
     assert_eq!(completed.value, json!(200));
-    assert_eq!(world.open_most.load(Ordering::SeqCst), 64);
+    assert_eq!(world.open_max.load(Ordering::SeqCst), 64);
 }
 
-async fn large_values_cross() {
+async fn large_values_are_transferred() {
     let engine = engine();
     let mut large =
         script("local text = sdk.a.b({ text = string.rep('x', 9000000) }) return #text.text", LONG);

@@ -1,7 +1,7 @@
 //! Engines, scripts and host APIs for the tests.
 
 use async_trait::async_trait;
-use ctx_luau::{Completed, Engine, EngineSettings, Entry, LogLevel, Refusal, RunError, ScriptRun, World};
+use ctx_luau::{Engine, EngineSettings, Entry, LogLevel, Refusal, RunError, RunOutput, ScriptRun, World};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ pub(crate) fn script(source: &str, time: Duration) -> ScriptRun {
     }
 }
 
-pub(crate) async fn run(engine: &Engine, source: &str, time: Duration) -> Result<Completed, RunError> {
+pub(crate) async fn run(engine: &Engine, source: &str, time: Duration) -> Result<RunOutput, RunError> {
     engine.run(&script(source, time), &TestWorld::default()).await
 }
 
@@ -63,22 +63,22 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Answers `env.get` after a delay, or never.
 #[derive(Default)]
 pub(crate) struct TestWorld {
-    pub(crate) takes: Duration,
+    pub(crate) delay: Duration,
     pub(crate) open: AtomicUsize,
-    pub(crate) open_most: AtomicUsize,
+    pub(crate) open_max: AtomicUsize,
     pub(crate) logged: Mutex<Vec<String>>,
 }
 
 impl TestWorld {
-    pub(crate) fn that_never_answers() -> Self {
-        Self { takes: Duration::MAX, ..Self::default() }
+    pub(crate) fn never_answering() -> Self {
+        Self { delay: Duration::MAX, ..Self::default() }
     }
 }
 
 /// Counts an open host request until its future is dropped.
-struct Open<'a>(&'a AtomicUsize);
+struct OpenGuard<'a>(&'a AtomicUsize);
 
-impl Drop for Open<'_> {
+impl Drop for OpenGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -88,21 +88,21 @@ impl Drop for Open<'_> {
 impl World for TestWorld {
     async fn answer(
         &self,
-        about: &str,
+        method: &str,
         arguments: Value,
         bytes: Vec<u8>,
     ) -> Result<(Value, Vec<u8>), Refusal> {
         let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
-        let _open = Open(&self.open);
-        self.open_most.fetch_max(open, Ordering::SeqCst);
-        if !self.takes.is_zero() {
-            tokio::time::sleep(self.takes).await;
+        let _open = OpenGuard(&self.open);
+        self.open_max.fetch_max(open, Ordering::SeqCst);
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
         }
-        match about {
+        match method {
             "env.get" | "ask" => Ok((json!("answer"), Vec::new())),
             "echo" => Ok((arguments, bytes)),
             "call" => Ok((arguments["arguments"].clone(), bytes)),
-            _ => Err(Refusal::new("unknown", format!("nobody knows of {about}"))),
+            _ => Err(Refusal::new("unknown", format!("nobody knows of {method}"))),
         }
     }
 

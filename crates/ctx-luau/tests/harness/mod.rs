@@ -24,9 +24,9 @@ pub(crate) fn run(tests: &[Test], arguments: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(*filter));
+    let is_selected = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(*filter));
     let mut failed = 0;
-    for (name, test) in tests.iter().filter(|(name, _)| wanted(name)) {
+    for (name, test) in tests.iter().filter(|(name, _)| is_selected(name)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let passed = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(test()))).is_ok();
         eprintln!("test {name} ... {}", if passed { "ok" } else { "FAILED" });

@@ -1,7 +1,7 @@
 //! Agents: their definitions, and the prompts that they resolve to.
 
 use crate::Test;
-use crate::bench::{Bench, a_call, catalog_of, told};
+use crate::bench::{Bench, catalog_of, new_call, problem_message};
 use ctx_core::{Agent, Catalog, Limits, Message, Prompt, Role, ToolError};
 use ctx_luau::InlineAgent;
 use serde_json::{Value, json};
@@ -10,9 +10,9 @@ use std::sync::Arc;
 pub(crate) const TESTS: &[Test] = tests!(agents:
     an_agent_resolves_to_a_prompt,
     instructions_alone_are_a_prompt,
-    what_is_no_prompt_is_an_error,
-    an_agent_that_is_declared_wrongly_is_refused,
-    an_inline_agent_says_what_it_is_told,
+    results_that_are_not_prompts_are_errors,
+    an_invalid_agent_definition_is_refused,
+    an_inline_agent_returns_its_instructions,
 );
 
 const RESPONDER: &str = "agent = { name = 'x', description = 'Responds.', tools = { 'search' },
@@ -27,10 +27,10 @@ end";
 async fn prompt(agent: Arc<dyn Agent>, arguments: Value) -> Result<Prompt, ToolError> {
     let name = agent.spec().name.clone();
     let catalog = catalog_of([], [agent], [], Limits::default());
-    Catalog::prompt(&name, arguments, a_call(&catalog)).await
+    Catalog::prompt(&name, arguments, new_call(&catalog)).await
 }
 
-async fn resolved(body: &str) -> Result<Prompt, ToolError> {
+async fn resolve(body: &str) -> Result<Prompt, ToolError> {
     let bench = Bench::new();
     let source =
         format!("agent = {{ name = 'x', tools = {{ 'get' }} }} function agent.resolve(args) {body} end");
@@ -42,29 +42,33 @@ async fn an_agent_resolves_to_a_prompt() {
     let mut settings = bench.script("x", RESPONDER);
     settings.config = json!({"team": "ops"});
     let agent = bench.scripts.agent(&settings).await.unwrap();
-    let listed = serde_json::to_value(&*agent.spec()).unwrap();
+    let spec = serde_json::to_value(&*agent.spec()).unwrap();
     assert_eq!(
-        listed,
+        spec,
         json!({"name": "x", "description": "Responds.", "tools": ["search"], "source": "lua", "arguments": [
             {"name": "service", "description": "Which.", "required": true},
             {"name": "how", "description": "", "required": false},
         ]})
     );
-    let made = prompt(agent.clone(), json!({"service": "db"})).await.unwrap();
-    assert_eq!((made.system.as_str(), made.tools), ("You watch db for opsops", vec!["search".to_owned()]));
-    assert_eq!(made.messages[0], Message::text(Role::User, "Go."));
+    let prompt_result = prompt(agent.clone(), json!({"service": "db"})).await.unwrap();
+    assert_eq!(
+        (prompt_result.system.as_str(), prompt_result.tools),
+        ("You watch db for opsops", vec!["search".to_owned()])
+    );
+    assert_eq!(prompt_result.messages[0], Message::text(Role::User, "Go."));
     let error = prompt(agent, json!({})).await.unwrap_err();
     assert_eq!(error.message(), "missing required parameter: service");
 }
 
 async fn instructions_alone_are_a_prompt() {
-    let made = resolved("return 'Be kind.'").await.unwrap();
-    assert_eq!((made.system.as_str(), made.tools), ("Be kind.", vec!["get".to_owned()]));
-    let made = resolved("return { system = 's', tools = { 'search' }, messages = {} }").await.unwrap();
-    assert_eq!((made.tools, made.messages), (vec!["search".to_owned()], vec![]));
+    let prompt_result = resolve("return 'Be kind.'").await.unwrap();
+    assert_eq!((prompt_result.system.as_str(), prompt_result.tools), ("Be kind.", vec!["get".to_owned()]));
+    let prompt_result =
+        resolve("return { system = 's', tools = { 'search' }, messages = {} }").await.unwrap();
+    assert_eq!((prompt_result.tools, prompt_result.messages), (vec!["search".to_owned()], vec![]));
 }
 
-async fn what_is_no_prompt_is_an_error() {
+async fn results_that_are_not_prompts_are_errors() {
     for (body, part) in [
         ("return 5", "tools/x.lua: agent.resolve must return a string or a table"),
         ("return { messages = {} }", "without `system`"),
@@ -73,12 +77,12 @@ async fn what_is_no_prompt_is_an_error() {
         ("return { system = 's', tools = { 1 } }", "tools must be a list of names"),
         ("error('oh')", "tools/x.lua:1: oh"),
     ] {
-        let error = resolved(body).await.unwrap_err();
+        let error = resolve(body).await.unwrap_err();
         assert!(error.kind().code() == "tool_error" && error.message().contains(part), "{body}: {error}");
     }
 }
 
-async fn an_agent_that_is_declared_wrongly_is_refused() {
+async fn an_invalid_agent_definition_is_refused() {
     let bench = Bench::new();
     for (fields, part) in [
         ("name = 'y'", "agent.name is `y` and the configuration calls it `x`"),
@@ -86,12 +90,12 @@ async fn an_agent_that_is_declared_wrongly_is_refused() {
         ("name = 'x', tools = 'search'", "agent.tools must be a list, it is a string"),
     ] {
         let source = format!("agent = {{ {fields} }} function agent.resolve() end");
-        let message = told(bench.scripts.agent(&bench.script("x", &source)).await);
+        let message = problem_message(bench.scripts.agent(&bench.script("x", &source)).await);
         assert!(message.starts_with("tools/x.lua: ") && message.contains(part), "{message}");
     }
 }
 
-async fn an_inline_agent_says_what_it_is_told() {
+async fn an_inline_agent_returns_its_instructions() {
     let agent = InlineAgent::new(
         "r".to_owned(),
         "Reviews.".to_owned(),
@@ -100,6 +104,6 @@ async fn an_inline_agent_says_what_it_is_told() {
     );
     let spec = serde_json::to_value(&*agent.spec()).unwrap();
     assert_eq!((&spec["source"], &spec["description"]), (&json!("toml"), &json!("Reviews.")));
-    let made = prompt(Arc::new(agent), json!({})).await.unwrap();
-    assert_eq!((made.system.as_str(), made.tools), ("Review.", vec!["search".to_owned()]));
+    let prompt_result = prompt(Arc::new(agent), json!({})).await.unwrap();
+    assert_eq!((prompt_result.system.as_str(), prompt_result.tools), ("Review.", vec!["search".to_owned()]));
 }

@@ -105,7 +105,7 @@ pub(crate) fn tool_source(name: &str, body: &str) -> String {
 }
 
 /// The message about an invalid script.
-pub(crate) fn told<T>(made: Result<T, ScriptProblem>) -> String {
+pub(crate) fn problem_message<T>(made: Result<T, ScriptProblem>) -> String {
     made.err().map(|problem| problem.message).unwrap()
 }
 
@@ -143,12 +143,12 @@ pub(crate) fn catalog_of(
     providers.into_iter().fold(builder, ctx_core::CatalogBuilder::provider).build()
 }
 
-pub(crate) fn a_call(catalog: &Arc<Catalog>) -> Call {
+pub(crate) fn new_call(catalog: &Arc<Catalog>) -> Call {
     Call::new(catalog.clone(), Caller::Library("test".to_owned()))
 }
 
 pub(crate) async fn call(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> Result<Output, ToolError> {
-    Catalog::call(name, arguments, a_call(catalog)).await
+    Catalog::call(name, arguments, new_call(catalog)).await
 }
 
 pub(crate) async fn call_with_peer(
@@ -156,5 +156,5 @@ pub(crate) async fn call_with_peer(
     name: &str,
     peer: Arc<dyn Peer>,
 ) -> Result<Output, ToolError> {
-    Catalog::call(name, json!({}), a_call(catalog).with_peer(peer)).await
+    Catalog::call(name, json!({}), new_call(catalog).with_peer(peer)).await
 }

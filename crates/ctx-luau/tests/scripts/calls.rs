@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 pub(crate) const TESTS: &[Test] = tests!(calls:
     a_tool_calls_another,
-    an_empty_table_becomes_the_list_that_is_wanted,
-    a_body_is_given_in_every_way_that_reads_well,
-    what_fails_inside_can_be_caught,
-    an_error_holds_what_a_program_can_make_of_it,
-    content_without_a_value_is_what_a_script_gets,
+    an_empty_table_becomes_a_list_where_the_schema_wants_one,
+    a_body_can_be_passed_in_several_ways,
+    errors_of_nested_calls_can_be_caught,
+    an_error_has_the_data_of_the_tool_error,
+    a_script_gets_the_content_of_a_result_without_a_value,
     calls_are_counted,
-    calls_nest_so_deep,
-    a_list_is_walked_over_its_pages,
+    call_depth_is_bounded,
+    a_list_is_paginated,
     every_page_is_a_call,
-    what_has_no_pages_is_one,
+    a_list_without_pages_is_one_page,
 );
 
 async fn a_tool_calls_another() {
@@ -29,7 +29,7 @@ async fn a_tool_calls_another() {
     assert_eq!(call(&catalog, "x", json!({})).await.unwrap().value, json!(9));
 }
 
-async fn an_empty_table_becomes_the_list_that_is_wanted() {
+async fn an_empty_table_becomes_a_list_where_the_schema_wants_one() {
     let bench = Bench::new();
     let schema =
         json!({"type": "object", "properties": {"tags": {"type": "array"}, "map": {"type": "object"}}});
@@ -40,7 +40,7 @@ async fn an_empty_table_becomes_the_list_that_is_wanted() {
     assert_eq!(answer, json!({"tags": [], "map": {}, "rest": {}}));
 }
 
-async fn a_body_is_given_in_every_way_that_reads_well() {
+async fn a_body_can_be_passed_in_several_ways() {
     let bench = Bench::new();
     let schema = |parameters: Value, name: &str, body: Value| {
         let mut properties = parameters.as_object().unwrap().clone();
@@ -112,7 +112,7 @@ async fn a_body_is_given_in_every_way_that_reads_well() {
     }
 }
 
-async fn what_fails_inside_can_be_caught() {
+async fn errors_of_nested_calls_can_be_caught() {
     let bench = Bench::new();
     let tool = bench.tool("local ok, why = pcall(sdk.others.nothing) return why").await;
     let loud = bench.script("loud", &tool_source("loud", "return sdk.others.ech({ a = 1 })"));
@@ -130,7 +130,7 @@ async fn what_fails_inside_can_be_caught() {
     );
 }
 
-async fn an_error_holds_what_a_program_can_make_of_it() {
+async fn an_error_has_the_data_of_the_tool_error() {
     let bench = Bench::new();
     let failing = ctx_testkit::tool("get", |arguments, _| {
         // Error data that is too large is left out.
@@ -148,7 +148,7 @@ async fn an_error_holds_what_a_program_can_make_of_it() {
     assert_eq!(large, json!("HTTP 404 Not Found"));
 }
 
-async fn content_without_a_value_is_what_a_script_gets() {
+async fn a_script_gets_the_content_of_a_result_without_a_value() {
     let bench = Bench::new();
     let texts = |texts: &'static [&str]| {
         move || Output {
@@ -193,7 +193,7 @@ async fn calls_are_counted() {
     assert!(answer[1].as_str().unwrap().contains("at most 7 calls"), "{answer}");
 }
 
-async fn calls_nest_so_deep() {
+async fn call_depth_is_bounded() {
     let bench = Bench::new();
     let body = "local ok, deeper = pcall(sdk.tools.x)
         if ok then return { depth = deeper.depth + 1, why = deeper.why } end
@@ -226,7 +226,7 @@ fn lists(most: u64) -> Arc<dyn Provider> {
     ctx_testkit::provider("others", [list("numbers", true), list("circle", false), ctx_testkit::echo("echo")])
 }
 
-async fn a_list_is_walked_over_its_pages() {
+async fn a_list_is_paginated() {
     let bench = Bench::new();
     let body = "local sum = 0
         for number in paginate(sdk.others.numbers, { order = 'up' }) do sum += number end
@@ -247,7 +247,7 @@ async fn every_page_is_a_call() {
     assert!(error.message().contains("at most 4 calls"), "{error}");
 }
 
-async fn what_has_no_pages_is_one() {
+async fn a_list_without_pages_is_one_page() {
     let bench = Bench::new();
     let array = ctx_testkit::tool("array", |_, _| Box::pin(async { Ok(json!([1, 2]).into()) }));
     let others = ctx_testkit::provider("others", [array, ctx_testkit::echo("echo")]);

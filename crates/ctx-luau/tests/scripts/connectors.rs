@@ -13,12 +13,12 @@ pub(crate) const TESTS: &[Test] = tests!(connectors:
     items_stream_with_back_pressure,
     many_items_may_be_returned_at_once,
     a_cursor_comes_back_at_the_next_scan,
-    only_a_scan_that_names_everything_removes_the_rest,
-    bad_items_are_skipped_and_told,
+    only_a_complete_scan_deletes_unlisted_documents,
+    invalid_items_are_skipped_and_reported,
     a_scan_that_fails_says_why,
     a_scan_has_bounds,
     a_sync_that_has_ended_ends_the_scan,
-    what_a_connector_may_not_do_is_refused,
+    forbidden_apis_are_refused,
     a_connector_is_checked_without_a_scan,
 );
 
@@ -118,7 +118,7 @@ async fn a_cursor_comes_back_at_the_next_scan() {
     assert_eq!(pulled.unwrap().cursor.unwrap().0, "\"a\"");
 }
 
-async fn only_a_scan_that_names_everything_removes_the_rest() {
+async fn only_a_complete_scan_deletes_unlisted_documents() {
     let item = "{ source_id = 'a', body = '' }";
     for (body, cursor, listing) in [
         (format!("return {{ {item} }}"), None, Listing::Complete),
@@ -142,7 +142,7 @@ async fn only_a_scan_that_names_everything_removes_the_rest() {
     assert_eq!(pulled.unwrap().listing, Listing::Partial);
 }
 
-async fn bad_items_are_skipped_and_told() {
+async fn invalid_items_are_skipped_and_reported() {
     let body = "return {
         { source_id = 'a', body = 'fine' },
         { source_id = 'b' },
@@ -153,16 +153,16 @@ async fn bad_items_are_skipped_and_told() {
         { source_id = 'e', body = 'fine' } }";
     let (changes, pulled) = pull(body, None).await;
     pulled.unwrap();
-    let told = ids(&changes);
-    assert_eq!((told[0].as_str(), told[6].as_str(), told.len()), ("+a", "+e", 7));
-    for (told, start) in told[1..6].iter().zip([
+    let reported = ids(&changes);
+    assert_eq!((reported[0].as_str(), reported[6].as_str(), reported.len()), ("+a", "+e", 7));
+    for (reported, start) in reported[1..6].iter().zip([
         "?b: `body` is missing",
         "?(item 3): `source_id` is missing",
         "?(item 4): an item must be a table, it is a string",
         "?c: items[5].body: not UTF-8",
         "?d: `updated_at` must be a date",
     ]) {
-        assert!(told.starts_with(start), "{told}");
+        assert!(reported.starts_with(start), "{reported}");
     }
 }
 
@@ -210,7 +210,7 @@ async fn a_sync_that_has_ended_ends_the_scan() {
     assert!(matches!(connector.pull(None, &sink).await, Err(SourceError::Closed(_))));
 }
 
-async fn what_a_connector_may_not_do_is_refused() {
+async fn forbidden_apis_are_refused() {
     for api in ["context", "sdk", "result", "parallel"] {
         let (_, pulled) = pull(&format!("return {api}.x"), None).await;
         assert!(pulled.unwrap_err().to_string().contains("attempt to index nil"), "{api}");

@@ -8,9 +8,9 @@ use serde_json::json;
 
 pub(crate) const TESTS: &[Test] = tests!(contract:
     the_ticket_script_creates_a_ticket,
-    the_ticket_script_tells_what_jira_refused,
+    the_ticket_script_reports_the_error_of_jira,
     the_ticket_script_with_context_creates_a_ticket,
-    the_pieces_that_are_shown_run_as_they_are,
+    the_published_snippets_run_unchanged,
 );
 
 const TICKET: &str = include_str!("contract/create-jira-ticket.lua");
@@ -68,7 +68,7 @@ async fn the_ticket_script_creates_a_ticket() {
     assert_eq!(other.kind().code(), "bad_request");
 }
 
-async fn the_ticket_script_tells_what_jira_refused() {
+async fn the_ticket_script_reports_the_error_of_jira() {
     let web = Web::serve(|_| reply(403, "Forbidden"));
     let bench = Bench::new();
     let mut settings = bench.script("create_jira_ticket", TICKET);
@@ -94,7 +94,7 @@ async fn the_ticket_script_with_context_creates_a_ticket() {
     assert!(fields["description"].as_str().unwrap().ends_with("- [Login]()\n"));
 }
 
-async fn the_pieces_that_are_shown_run_as_they_are() {
+async fn the_published_snippets_run_unchanged() {
     let answering = |name: &'static str, answer: serde_json::Value| {
         ctx_testkit::tool(name, move |_, _| {
             let answer = answer.clone();

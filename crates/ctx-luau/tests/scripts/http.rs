@@ -7,21 +7,21 @@ use ctx_testkit::{Asked, Web, reply, reply_with};
 use serde_json::json;
 
 pub(crate) const TESTS: &[Test] = tests!(http:
-    a_request_is_sent_as_it_is_put,
-    a_response_is_brought_back_whole,
-    redirects_are_followed_so_far,
+    a_request_is_sent_with_its_method_headers_and_body,
+    a_response_has_status_headers_and_body,
+    redirects_are_bounded,
     secrets_do_not_follow_to_another_origin,
     forbidden_addresses_are_not_reached,
     only_allowed_hosts_are_reached_by_redirects_too,
     a_response_that_is_too_large_is_refused,
-    a_request_has_a_time_of_its_own,
-    failures_do_not_tell_secrets_of_the_url,
-    what_cannot_be_sent_is_refused,
+    a_request_has_its_own_timeout,
+    errors_contain_no_secrets_of_the_url,
+    invalid_requests_are_refused,
     headers_of_the_client_cannot_be_set,
     requests_of_one_run_are_counted,
 );
 
-async fn a_request_is_sent_as_it_is_put() {
+async fn a_request_is_sent_with_its_method_headers_and_body() {
     let web = Web::serve(|_| reply(200, "{}"));
     let bench = Bench::new();
     let body = "local u = context.config.url
@@ -47,7 +47,7 @@ async fn a_request_is_sent_as_it_is_put() {
     assert_eq!(asked[5].header("content-length"), Some("1"));
 }
 
-async fn a_response_is_brought_back_whole() {
+async fn a_response_has_status_headers_and_body() {
     let web = Web::serve(|_| {
         let mut bytes =
             b"HTTP/1.1 404 x\r\nX-One: A\r\nx-two: b\r\nX-Two: c\r\nContent-Length: 3\r\n\r\n".to_vec();
@@ -63,13 +63,13 @@ async fn a_response_is_brought_back_whole() {
 }
 
 /// A server whose `/n` redirects to `/n-1`, and whose `/0` responds.
-fn stairs(asked: &Asked) -> Vec<u8> {
+fn redirect_chain(asked: &Asked) -> Vec<u8> {
     let number: u32 = asked.line.split([' ', '/']).nth(2).unwrap().parse().unwrap();
-    if number == 0 { reply(200, "bottom") } else { moved(302, &format!("/{}", number - 1)) }
+    if number == 0 { reply(200, "bottom") } else { redirect(302, &format!("/{}", number - 1)) }
 }
 
-async fn redirects_are_followed_so_far() {
-    let web = Web::serve(stairs);
+async fn redirects_are_bounded() {
+    let web = Web::serve(redirect_chain);
     let bench = Bench::new();
     let body = format!("return http.get('{}').body", web.url("/5"));
     assert_eq!(bench.answer(&body, json!({})).await.unwrap(), json!("bottom"));
@@ -82,7 +82,7 @@ async fn redirects_are_followed_so_far() {
         let web =
             Web::serve(
                 move |asked| {
-                    if asked.line.contains("/end") { reply(200, "") } else { moved(status, "/end") }
+                    if asked.line.contains("/end") { reply(200, "") } else { redirect(status, "/end") }
                 },
             );
         bench
@@ -98,9 +98,9 @@ async fn secrets_do_not_follow_to_another_origin() {
     let other = Web::serve(|_| reply(200, ""));
     let to = other.url("/there");
     let web = Web::serve(move |asked| match asked.line.as_str() {
-        "GET /same HTTP/1.1" => moved(302, "/here"),
+        "GET /same HTTP/1.1" => redirect(302, "/here"),
         "GET /here HTTP/1.1" => reply(200, ""),
-        _ => moved(302, &to),
+        _ => redirect(302, &to),
     });
     let bench = Bench::new();
     let get = |url: String| {
@@ -136,7 +136,7 @@ async fn forbidden_addresses_are_not_reached() {
         let error = bench.error(&format!("return http.get('{url}')")).await;
         assert!(error.message().contains("only http and https"), "{url}: {error}");
     }
-    let web = Web::serve(|_| moved(302, "http://169.254.169.254/latest"));
+    let web = Web::serve(|_| redirect(302, "http://169.254.169.254/latest"));
     let error = bench.error(&format!("return http.get('{}')", web.url("/"))).await;
     assert!(error.message().contains("a link-local address"), "{error}");
 }
@@ -145,7 +145,7 @@ async fn only_allowed_hosts_are_reached_by_redirects_too() {
     let web = Web::serve(|asked| {
         let port: String = asked.header("host").unwrap().rsplit(':').next().unwrap().to_owned();
         if asked.line.contains("away") {
-            moved(302, &format!("http://localhost:{port}/"))
+            redirect(302, &format!("http://localhost:{port}/"))
         } else {
             reply(200, "")
         }
@@ -170,13 +170,13 @@ async fn only_allowed_hosts_are_reached_by_redirects_too() {
 
 async fn a_response_that_is_too_large_is_refused() {
     let bench = Bench::with(ScriptLimits { http_response_bytes: 1 << 20, ..ScriptLimits::default() });
-    let said = Web::serve(|_| reply(200, &"x".repeat((1 << 20) + 1)));
-    let unsaid = Web::serve(|_| {
+    let declared = Web::serve(|_| reply(200, &"x".repeat((1 << 20) + 1)));
+    let undeclared = Web::serve(|_| {
         let mut bytes = b"HTTP/1.1 200 x\r\nConnection: close\r\n\r\n".to_vec();
         bytes.resize(bytes.len() + (1 << 20) + 1, b'x');
         bytes
     });
-    for web in [said, unsaid] {
+    for web in [declared, undeclared] {
         let error = bench.error(&format!("return http.get('{}')", web.url("/"))).await;
         assert!(error.message().ends_with("the response is larger than 1 MiB"), "{error}");
     }
@@ -185,7 +185,7 @@ async fn a_response_that_is_too_large_is_refused() {
     assert_eq!(answer.unwrap(), json!(1 << 20));
 }
 
-async fn a_request_has_a_time_of_its_own() {
+async fn a_request_has_its_own_timeout() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let bench = Bench::new();
@@ -195,7 +195,7 @@ async fn a_request_has_a_time_of_its_own() {
     assert!(answer[1].as_str().unwrap().ends_with("no answer within 0.2 seconds"), "{answer}");
 }
 
-async fn failures_do_not_tell_secrets_of_the_url() {
+async fn errors_contain_no_secrets_of_the_url() {
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let bench = Bench::new();
     let error = bench.error(&format!("http.get('http://user:pa55@{closed}/path?key=s3cret')")).await;
@@ -208,7 +208,7 @@ async fn failures_do_not_tell_secrets_of_the_url() {
     assert!(!error.message().contains("pa55"), "{error}");
 }
 
-async fn what_cannot_be_sent_is_refused() {
+async fn invalid_requests_are_refused() {
     let web = Web::serve(|_| reply(200, ""));
     let bench = Bench::new();
     let url = web.url("/");
@@ -232,7 +232,7 @@ async fn what_cannot_be_sent_is_refused() {
 }
 
 /// A redirect.
-fn moved(status: u16, location: &str) -> Vec<u8> {
+fn redirect(status: u16, location: &str) -> Vec<u8> {
     reply_with(status, &[("Location", location)], "")
 }
 

@@ -1,7 +1,9 @@
 //! Tools: arguments, results and failures.
 
 use crate::Test;
-use crate::bench::{Bench, SHORT, VARIABLE, a_call, call, call_with_peer, catalog, catalog_of, tool_source};
+use crate::bench::{
+    Bench, SHORT, VARIABLE, call, call_with_peer, catalog, catalog_of, new_call, tool_source,
+};
 use async_trait::async_trait;
 use ctx_core::{Annotations, ErrorKind, Limits, Peer, Progress, Question, Unanswered, Want};
 use serde_json::{Value, json};
@@ -9,24 +11,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = tests!(tools:
-    an_echo_is_called_by_many_at_once,
+    a_tool_is_called_concurrently,
     a_tool_says_what_it_is,
     empty_tables_are_what_the_schemas_say,
     a_misspelt_argument_is_refused_with_the_nearest_name,
     an_error_names_file_and_line,
-    a_tool_that_takes_too_long_is_told_with_its_logs,
-    nothing_but_the_time_is_a_timeout,
+    a_timeout_is_reported_with_the_logs,
+    only_the_tools_own_deadline_is_a_timeout,
     memory_and_results_have_bounds,
     logs_and_errors_hide_secrets,
-    logs_and_progress_are_told_as_they_come,
-    a_person_is_asked,
-    a_question_without_fields_is_answered_without_them,
-    a_model_and_the_folders_are_asked_for,
+    logs_and_progress_are_sent_live,
+    an_elicitation_is_sent,
+    an_elicitation_of_a_scalar_is_wrapped_and_unwrapped,
+    sampling_and_roots_are_requested,
     a_person_may_take_longer_than_the_tool_may,
     the_environment_and_sleep_answer,
     a_rate_limit_holds,
-    a_changed_file_is_taken_up,
-    a_script_that_is_sent_runs_inside_the_call,
+    a_changed_file_is_reloaded,
+    an_executed_script_runs_inside_the_call,
 );
 
 const ECHO: &str = "tool = { name = 'echo', description = 'Gives back.', parameters = {
@@ -34,7 +36,7 @@ const ECHO: &str = "tool = { name = 'echo', description = 'Gives back.', paramet
     { name = 'list', type = 'array', items = 'string' } } }
 function tool.execute(params, context) return { echo = params.message, list = params.list } end";
 
-async fn an_echo_is_called_by_many_at_once() {
+async fn a_tool_is_called_concurrently() {
     let bench = Bench::new();
     let catalog = catalog([bench.scripts.tool(&bench.script("echo", ECHO)).await.unwrap()]);
     let mut calls = tokio::task::JoinSet::new();
@@ -142,7 +144,7 @@ async fn an_error_names_file_and_line() {
     assert_eq!(answer, json!({"error": "no"}));
 }
 
-async fn a_tool_that_takes_too_long_is_told_with_its_logs() {
+async fn a_timeout_is_reported_with_the_logs() {
     let bench = Bench::new();
     for body in ["print('before') while true do end", "print('before') sleep(100)"] {
         let mut settings = bench.tool_script(body);
@@ -156,7 +158,7 @@ async fn a_tool_that_takes_too_long_is_told_with_its_logs() {
     }
 }
 
-async fn nothing_but_the_time_is_a_timeout() {
+async fn only_the_tools_own_deadline_is_a_timeout() {
     let bench = Bench::new();
     let slow = ctx_testkit::tool("slow", |_, _| Box::pin(std::future::pending())).bound(SHORT);
     let tool = bench.tool("return sdk.others.slow()").await;
@@ -188,44 +190,44 @@ async fn logs_and_errors_hide_secrets() {
 
 #[derive(Default)]
 struct Listener {
-    heard: Mutex<Vec<String>>,
+    received: Mutex<Vec<String>>,
     answers: Option<Value>,
-    takes: Duration,
+    delay: Duration,
 }
 
 #[async_trait]
 impl Peer for Listener {
     fn progress(&self, progress: Progress) {
-        self.heard.lock().unwrap().push(format!("{} of {:?}", progress.done, progress.total));
+        self.received.lock().unwrap().push(format!("{} of {:?}", progress.done, progress.total));
     }
 
     fn log(&self, level: tracing::Level, message: &str) {
-        self.heard.lock().unwrap().push(format!("{level} {message}"));
+        self.received.lock().unwrap().push(format!("{level} {message}"));
     }
 
     async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
-        let heard = match question.want {
+        let received = match question.want {
             Want::Person { message, schema } => format!("{message} {schema}"),
             Want::Model(request) => json!(request).to_string(),
             Want::Roots => "roots".to_owned(),
         };
         let key = question.key.map_or_else(String::new, |key| format!("{key}: "));
-        self.heard.lock().unwrap().push(format!("{key}{heard}"));
-        tokio::time::sleep(self.takes).await;
+        self.received.lock().unwrap().push(format!("{key}{received}"));
+        tokio::time::sleep(self.delay).await;
         self.answers.clone().ok_or(Unanswered::Unable)
     }
 }
 
-async fn logs_and_progress_are_told_as_they_come() {
+async fn logs_and_progress_are_sent_live() {
     let bench = Bench::new();
     let body = "log.warn('a hunter2hunter2') context.progress(1, 2, 'half') print('b') return 1";
     let peer = Arc::new(Listener::default());
     let output = call_with_peer(&catalog([bench.tool(body).await]), "x", peer.clone()).await.unwrap();
-    assert_eq!(*peer.heard.lock().unwrap(), ["WARN a ***", "1 of Some(2.0)", "INFO b"]);
+    assert_eq!(*peer.received.lock().unwrap(), ["WARN a ***", "1 of Some(2.0)", "INFO b"]);
     assert!(output.logs.is_empty(), "only `execute` answers with its logs");
 }
 
-async fn a_person_is_asked() {
+async fn an_elicitation_is_sent() {
     let bench = Bench::new();
     let body =
         "return context.elicit('Sure?', { properties = { sure = { type = 'boolean' } }, required = {} })";
@@ -233,8 +235,8 @@ async fn a_person_is_asked() {
     let peer = Arc::new(Listener { answers: Some(json!({"sure": true})), ..Listener::default() });
     let output = call_with_peer(&catalog, "x", peer.clone()).await.unwrap();
     assert_eq!(output.value, json!({"sure": true}));
-    let heard = peer.heard.lock().unwrap().join("");
-    let schema: Value = serde_json::from_str(heard.strip_prefix("Sure? ").unwrap()).unwrap();
+    let received = peer.received.lock().unwrap().join("");
+    let schema: Value = serde_json::from_str(received.strip_prefix("Sure? ").unwrap()).unwrap();
     let fields = json!({"sure": {"type": "boolean"}});
     assert_eq!(schema, json!({"type": "object", "properties": fields, "required": []}));
     let error = call_with_peer(&catalog, "x", Arc::new(Listener::default())).await.unwrap_err();
@@ -245,29 +247,29 @@ async fn a_person_is_asked() {
     assert_eq!(error.unanswered(), Some(Unanswered::Unable));
 }
 
-async fn a_question_without_fields_is_answered_without_them() {
+async fn an_elicitation_of_a_scalar_is_wrapped_and_unwrapped() {
     let bench = Bench::new();
     let body = "return context.elicit('Sure?', { type = 'boolean' }, { key = 'sure' })";
     let catalog = catalog([bench.tool(body).await]);
     let peer = Arc::new(Listener { answers: Some(json!({"value": true})), ..Listener::default() });
     let output = call_with_peer(&catalog, "x", peer.clone()).await.unwrap();
     assert_eq!(output.value, json!(true));
-    let heard = peer.heard.lock().unwrap().join("");
-    assert!(heard.starts_with("sure: Sure? {\"type\":\"object\""), "{heard}");
+    let received = peer.received.lock().unwrap().join("");
+    assert!(received.starts_with("sure: Sure? {\"type\":\"object\""), "{received}");
 }
 
-async fn a_model_and_the_folders_are_asked_for() {
+async fn sampling_and_roots_are_requested() {
     let bench = Bench::new();
     let body = "local said = context.sample('Why?', { key = 'why' }) return { said, context.roots() }";
     let catalog = catalog([bench.tool(body).await]);
     let peer = Arc::new(Listener { answers: Some(json!(["x"])), ..Listener::default() });
     let output = call_with_peer(&catalog, "x", peer.clone()).await.unwrap();
     assert_eq!(output.value, json!([["x"], ["x"]]));
-    let heard = peer.heard.lock().unwrap().clone();
-    let request: Value = serde_json::from_str(heard[0].strip_prefix("why: ").unwrap()).unwrap();
+    let received = peer.received.lock().unwrap().clone();
+    let request: Value = serde_json::from_str(received[0].strip_prefix("why: ").unwrap()).unwrap();
     let message = json!({"role": "user", "content": {"type": "text", "text": "Why?"}});
     assert_eq!(request, json!({"messages": [message], "maxTokens": 1000}));
-    assert_eq!(heard[1], "roots");
+    assert_eq!(received[1], "roots");
 }
 
 async fn a_person_may_take_longer_than_the_tool_may() {
@@ -278,8 +280,8 @@ async fn a_person_may_take_longer_than_the_tool_may() {
     let tool = bench.scripts.tool(&settings).await.unwrap();
     let others = ctx_testkit::provider("others", [ctx_testkit::echo("echo")]);
     let catalog = catalog_of([tool], [], [others], Limits::default());
-    let takes = Duration::from_secs(3);
-    let peer = Arc::new(Listener { answers: Some(json!("yes")), takes, ..Listener::default() });
+    let delay = Duration::from_secs(3);
+    let peer = Arc::new(Listener { answers: Some(json!("yes")), delay, ..Listener::default() });
     let output = call_with_peer(&catalog, "x", peer).await.unwrap();
     assert_eq!(output.value, json!(["yes", {"n": 1}]));
 }
@@ -301,7 +303,7 @@ async fn a_rate_limit_holds() {
     assert_eq!(call(&catalog, "x", json!({})).await.unwrap_err().kind(), ErrorKind::RateLimited);
 }
 
-async fn a_changed_file_is_taken_up() {
+async fn a_changed_file_is_reloaded() {
     let bench = Bench::new();
     let settings = bench.tool_script("return 1");
     let old = bench.scripts.tool(&settings).await.unwrap();
@@ -311,13 +313,13 @@ async fn a_changed_file_is_taken_up() {
     assert_eq!(call(&catalog([new]), "x", json!({})).await.unwrap().value, json!(2));
 }
 
-async fn a_script_that_is_sent_runs_inside_the_call() {
+async fn an_executed_script_runs_inside_the_call() {
     let bench = Bench::new();
     let double = bench.script("double", &tool_source("double", "return params.n * 2"));
     let double = bench.scripts.tool(&double).await.unwrap();
     let others = ctx_testkit::provider("others", [ctx_testkit::echo("same"), ctx_testkit::echo("raw-name")]);
     let catalog = catalog_of([double], [], [others], Limits::default());
-    let call = a_call(&catalog);
+    let call = new_call(&catalog);
     let completed = bench
         .scripts
         .execute(

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 /// The types of JSON Schema.
 const TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object", "null"];
 /// Names of these types in other languages.
-const OTHER_NAMES: &[(&str, &str)] = &[
+const TYPE_ALIASES: &[(&str, &str)] = &[
     ("bool", "boolean"),
     ("dict", "object"),
     ("float", "number"),
@@ -58,7 +58,7 @@ const SCHEMA_FIELDS: &[&str] = &[
     "deprecated",
 ];
 /// Keywords whose value is a list, even when it is empty.
-const LISTS: &[&str] = &["required", "enum", "examples"];
+const LIST_KEYWORDS: &[&str] = &["required", "enum", "examples"];
 /// Keywords by which a schema may allow more fields than its own `properties`: closing such an object could refuse them.
 const COMBINATORS: &[&str] =
     &["allOf", "anyOf", "oneOf", "not", "if", "$ref", "dependentSchemas", "unevaluatedProperties"];
@@ -78,16 +78,18 @@ pub(super) fn count(table: &Map<String, Value>) -> usize {
 /// The JSON Schema of a tool's arguments; an error names the invalid declaration.
 pub(super) fn input_schema(table: &Map<String, Value>) -> Result<Value, String> {
     let (place, mut schema) = match (table.get("schema"), table.get("parameters")) {
-        (Some(schema), _) => ("tool.schema", whole(schema, "tool.schema")?),
-        (None, Some(schema)) if is_schema(schema) => ("tool.parameters", whole(schema, "tool.parameters")?),
-        (None, declared) => ("tool.parameters", listed(declared.unwrap_or(&Value::Null))?),
+        (Some(schema), _) => ("tool.schema", read_schema(schema, "tool.schema")?),
+        (None, Some(schema)) if is_schema(schema) => {
+            ("tool.parameters", read_schema(schema, "tool.parameters")?)
+        }
+        (None, declared) => ("tool.parameters", schema_of_declarations(declared.unwrap_or(&Value::Null))?),
     };
     // A tool that declares no parameters accepts any.
     if ["schema", "parameters"]
         .iter()
         .any(|name| table.get(*name).is_some_and(|declared| !declared.is_null()))
     {
-        close(&mut schema, 0);
+        close_objects(&mut schema, 0);
     }
     let compiled = ArgumentSchema::compile(schema.clone());
     compiled.map_err(|error| format!("{place} is not a valid schema: {error}"))?;
@@ -95,13 +97,13 @@ pub(super) fn input_schema(table: &Map<String, Value>) -> Result<Value, String> 
 }
 
 /// Converts a JSON Schema that is written as a Lua table.
-pub(super) fn whole(schema: &Value, place: &str) -> Result<Value, String> {
+pub(super) fn read_schema(schema: &Value, place: &str) -> Result<Value, String> {
     let mut schema = schema.clone();
     let Value::Object(fields) = &mut schema else {
         return Err(format!("{place} must be a table, it is {}", type_name(&schema)));
     };
     fields.entry("type").or_insert_with(|| json!("object"));
-    mark_lists(&mut schema, 0);
+    restore_lists(&mut schema, 0);
     Ok(schema)
 }
 
@@ -110,36 +112,44 @@ fn is_schema(value: &Value) -> bool {
     value.get("properties").is_some_and(Value::is_object) || value.get("type").is_some_and(Value::is_string)
 }
 
-fn listed(declared: &Value) -> Result<Value, String> {
-    let (properties, required) = named(declared, "tool.parameters", 0)?;
+fn schema_of_declarations(declared: &Value) -> Result<Value, String> {
+    let (properties, required) = read_declarations(declared, "tool.parameters", 0)?;
     Ok(json!({ "type": "object", "properties": properties, "required": required }))
 }
 
 /// Sets `additionalProperties: false` unless the schema says otherwise, so that a misspelt optional parameter
 /// is an error instead of being ignored. Nested objects without any property stay open: they hold whatever is
 /// sent.
-fn close(schema: &mut Value, depth: usize) {
+fn close_objects(schema: &mut Value, depth: usize) {
     let Value::Object(fields) = schema else { return };
     if depth > DEPTH_MAX {
         return;
     }
     let properties = fields.get("properties").and_then(Value::as_object);
-    let names_all = properties.is_some_and(|properties| {
+    let names_every_required = properties.is_some_and(|properties| {
         let required = fields.get("required").and_then(Value::as_array);
         let mut required = required.into_iter().flatten().filter_map(Value::as_str);
         (depth == 0 || !properties.is_empty()) && required.all(|name| properties.contains_key(name))
     });
-    if names_all && !COMBINATORS.iter().any(|name| fields.contains_key(*name)) {
+    if names_every_required && !COMBINATORS.iter().any(|name| fields.contains_key(*name)) {
         fields.entry("additionalProperties").or_insert(json!(false));
     }
     for (name, value) in fields {
         match name.as_str() {
             "properties" | "patternProperties" => {
-                value.as_object_mut().into_iter().flatten().for_each(|(_, schema)| close(schema, depth + 1));
+                value
+                    .as_object_mut()
+                    .into_iter()
+                    .flatten()
+                    .for_each(|(_, schema)| close_objects(schema, depth + 1));
             }
-            "items" | "additionalProperties" => close(value, depth + 1),
+            "items" | "additionalProperties" => close_objects(value, depth + 1),
             "prefixItems" => {
-                value.as_array_mut().into_iter().flatten().for_each(|schema| close(schema, depth + 1));
+                value
+                    .as_array_mut()
+                    .into_iter()
+                    .flatten()
+                    .for_each(|schema| close_objects(schema, depth + 1));
             }
             _ => {}
         }
@@ -148,14 +158,18 @@ fn close(schema: &mut Value, depth: usize) {
 
 /// Reads declarations, from a list or a table keyed by name, into properties and the names of the required
 /// ones.
-fn named(declared: &Value, place: &str, depth: usize) -> Result<(Map<String, Value>, Vec<String>), String> {
+fn read_declarations(
+    declared: &Value,
+    place: &str,
+    depth: usize,
+) -> Result<(Map<String, Value>, Vec<String>), String> {
     if depth > DEPTH_MAX {
         return Err(format!("{place}: declarations may nest {DEPTH_MAX} deep"));
     }
     let mut properties = Map::new();
     let mut required = Vec::new();
     let mut add = |name: String, place: &str, declared: &Map<String, Value>| {
-        let (schema, is_required) = one(declared, place, depth)?;
+        let (schema, is_required) = read_declaration(declared, place, depth)?;
         if properties.contains_key(&name) {
             return Err(format!("{place}: there are two parameters `{name}`"));
         }
@@ -170,7 +184,7 @@ fn named(declared: &Value, place: &str, depth: usize) -> Result<(Map<String, Val
         Value::Array(items) => {
             for (position, item) in items.iter().enumerate() {
                 let place = format!("{place}[{}]", position + 1);
-                let item = table(item, &place)?;
+                let item = as_table(item, &place)?;
                 let name = match item.get("name") {
                     Some(Value::String(name)) if !name.is_empty() => name.clone(),
                     None => return Err(format!("{place}: `name` is missing")),
@@ -182,13 +196,13 @@ fn named(declared: &Value, place: &str, depth: usize) -> Result<(Map<String, Val
         Value::Object(by_name) => {
             for (name, item) in by_name {
                 let place = format!("{place}.{name}");
-                let short;
+                let shorthand;
                 let item = match item {
                     Value::String(kind) => {
-                        short = Map::from_iter([("type".to_owned(), json!(kind))]);
-                        &short
+                        shorthand = Map::from_iter([("type".to_owned(), json!(kind))]);
+                        &shorthand
                     }
-                    other => table(other, &place)?,
+                    other => as_table(other, &place)?,
                 };
                 add(name.clone(), &place, item)?;
             }
@@ -199,7 +213,11 @@ fn named(declared: &Value, place: &str, depth: usize) -> Result<(Map<String, Val
 }
 
 /// Reads one declaration: its schema, and whether it is required.
-fn one(declared: &Map<String, Value>, place: &str, depth: usize) -> Result<(Value, bool), String> {
+fn read_declaration(
+    declared: &Map<String, Value>,
+    place: &str,
+    depth: usize,
+) -> Result<(Value, bool), String> {
     let is_required = match declared.get("required") {
         Some(Value::Bool(required)) => *required,
         None | Some(Value::Array(_) | Value::Null) => false,
@@ -216,7 +234,7 @@ fn one(declared: &Map<String, Value>, place: &str, depth: usize) -> Result<(Valu
         }
     }
     let mut schema = match declared.get("schema") {
-        Some(schema) => table(schema, &format!("{place}.schema"))?.clone(),
+        Some(schema) => as_table(schema, &format!("{place}.schema"))?.clone(),
         None => Map::new(),
     };
     for name in SCHEMA_FIELDS {
@@ -225,9 +243,10 @@ fn one(declared: &Map<String, Value>, place: &str, depth: usize) -> Result<(Valu
         }
     }
     if let Some(properties) = declared.get("properties") {
-        let (properties, mut required) = named(properties, &format!("{place}.properties"), depth + 1)?;
-        let listed = declared.get("required").and_then(Value::as_array);
-        required.extend(listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        let (properties, mut required) =
+            read_declarations(properties, &format!("{place}.properties"), depth + 1)?;
+        let required_names = declared.get("required").and_then(Value::as_array);
+        required.extend(required_names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
         schema.insert("properties".to_owned(), Value::Object(properties));
         schema.insert("required".to_owned(), json!(required));
     }
@@ -235,21 +254,21 @@ fn one(declared: &Map<String, Value>, place: &str, depth: usize) -> Result<(Valu
         let place = format!("{place}.items");
         let items = match items {
             Value::String(kind) => {
-                one(&Map::from_iter([("type".to_owned(), json!(kind))]), &place, depth + 1)?.0
+                read_declaration(&Map::from_iter([("type".to_owned(), json!(kind))]), &place, depth + 1)?.0
             }
-            other => one(table(other, &place)?, &place, depth + 1)?.0,
+            other => read_declaration(as_table(other, &place)?, &place, depth + 1)?.0,
         };
         schema.insert("items".to_owned(), items);
     }
-    check(&mut schema, place)?;
+    validate_schema(&mut schema, place)?;
     let mut schema = Value::Object(schema);
-    mark_lists(&mut schema, 0);
+    restore_lists(&mut schema, 0);
     Ok((schema, is_required))
 }
 
 /// Validates the schema of a declaration. Adds a `type` that other keywords imply, and fits an empty default
 /// to it.
-fn check(schema: &mut Map<String, Value>, place: &str) -> Result<(), String> {
+fn validate_schema(schema: &mut Map<String, Value>, place: &str) -> Result<(), String> {
     match schema.get("type") {
         None if schema.contains_key("properties") => {
             schema.insert("type".to_owned(), json!("object"));
@@ -262,11 +281,11 @@ fn check(schema: &mut Map<String, Value>, place: &str) -> Result<(), String> {
             .iter()
             .any(|key| schema.contains_key(*key)) => {}
         None => return Err(format!("{place}: `type` is missing: one of {}", TYPES.join(", "))),
-        Some(Value::String(kind)) => known_type(kind, place)?,
+        Some(Value::String(kind)) => check_type(kind, place)?,
         Some(Value::Array(kinds)) => {
             for kind in kinds {
                 let kind = kind.as_str().ok_or_else(|| format!("{place}: `type` must name types"))?;
-                known_type(kind, place)?;
+                check_type(kind, place)?;
             }
         }
         Some(other) => {
@@ -292,9 +311,9 @@ fn check(schema: &mut Map<String, Value>, place: &str) -> Result<(), String> {
     let Some(mut default) = schema.get("default").cloned() else { return Ok(()) };
     fit_empty(&Value::Object(schema.clone()), &mut default);
     schema.insert("default".to_owned(), default.clone());
-    let alone = json!({ "type": "object", "properties": { "default": schema } });
+    let wrapper = json!({ "type": "object", "properties": { "default": schema } });
     // An invalid schema is reported for the tool as a whole.
-    if let Ok(compiled) = ArgumentSchema::compile(alone)
+    if let Ok(compiled) = ArgumentSchema::compile(wrapper)
         && let Err(error) = compiled.prepare(json!({ "default": default }))
     {
         return Err(format!("{place}: the default does not fit: {}", error.message()));
@@ -302,11 +321,11 @@ fn check(schema: &mut Map<String, Value>, place: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn known_type(kind: &str, place: &str) -> Result<(), String> {
+fn check_type(kind: &str, place: &str) -> Result<(), String> {
     if TYPES.contains(&kind) {
         return Ok(());
     }
-    let other = OTHER_NAMES.iter().find(|(name, _)| *name == kind).map(|(_, name)| *name);
+    let other = TYPE_ALIASES.iter().find(|(name, _)| *name == kind).map(|(_, name)| *name);
     match other.or_else(|| nearest(kind, TYPES.iter().copied())) {
         Some(near) => Err(format!("{place}: there is no type `{kind}` (did you mean `{near}`?)")),
         None => Err(format!("{place}: there is no type `{kind}`: one of {}", TYPES.join(", "))),
@@ -314,31 +333,35 @@ fn known_type(kind: &str, place: &str) -> Result<(), String> {
 }
 
 /// Converts empty tables to lists under the keywords whose value is a list.
-fn mark_lists(schema: &mut Value, depth: usize) {
+fn restore_lists(schema: &mut Value, depth: usize) {
     let Value::Object(fields) = schema else { return };
     if depth > DEPTH_MAX {
         return;
     }
     for (name, value) in fields {
-        if LISTS.contains(&name.as_str()) && value.as_object().is_some_and(Map::is_empty) {
+        if LIST_KEYWORDS.contains(&name.as_str()) && value.as_object().is_some_and(Map::is_empty) {
             *value = json!([]);
         }
         // A property may have the name of a keyword, so the schemas of properties are visited one by one.
         match name.as_str() {
             "properties" | "$defs" | "patternProperties" => {
                 for schema in value.as_object_mut().into_iter().flatten().map(|(_, schema)| schema) {
-                    mark_lists(schema, depth + 1);
+                    restore_lists(schema, depth + 1);
                 }
             }
-            "items" | "additionalProperties" | "not" => mark_lists(value, depth + 1),
+            "items" | "additionalProperties" | "not" => restore_lists(value, depth + 1),
             "allOf" | "anyOf" | "oneOf" => {
-                value.as_array_mut().into_iter().flatten().for_each(|schema| mark_lists(schema, depth + 1));
+                value
+                    .as_array_mut()
+                    .into_iter()
+                    .flatten()
+                    .for_each(|schema| restore_lists(schema, depth + 1));
             }
             _ => {}
         }
     }
 }
 
-fn table<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, String> {
+fn as_table<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, String> {
     value.as_object().ok_or_else(|| format!("{place} must be a table, it is {}", type_name(value)))
 }

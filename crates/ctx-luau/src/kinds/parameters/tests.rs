@@ -7,7 +7,7 @@ fn schema(parameters: Value) -> Result<Value, String> {
     input_schema(&Map::from_iter([("parameters".to_owned(), parameters)]))
 }
 
-fn wrong(parameters: Value) -> String {
+fn error_of(parameters: Value) -> String {
     schema(parameters).unwrap_err()
 }
 
@@ -32,7 +32,7 @@ fn the_documented_declarations_become_the_documented_schema() {
 }
 
 #[test]
-fn a_tool_without_parameters_takes_anything_and_one_with_an_empty_list_nothing() {
+fn a_tool_without_parameters_accepts_any_argument_and_one_with_an_empty_list_none() {
     let mut none = json!({"type": "object", "properties": {}, "required": []});
     assert_eq!(input_schema(&Map::new()).unwrap(), none);
     assert_eq!(schema(Value::Null).unwrap(), none);
@@ -102,7 +102,7 @@ fn items_properties_and_bounds_are_kept() {
 }
 
 #[test]
-fn a_whole_schema_is_taken_as_it_is_but_for_what_it_does_not_name() {
+fn a_whole_schema_is_kept_and_closed() {
     let whole = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": {}});
     let expected = json!({
         "type": "object", "properties": {"a": {"type": "string"}}, "required": [], "additionalProperties": false,
@@ -112,7 +112,7 @@ fn a_whole_schema_is_taken_as_it_is_but_for_what_it_does_not_name() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn invalid_declarations_are_reported_with_their_path() {
     for (declared, part) in [
         (json!("x"), "tool.parameters must be a list of tables, it is a string"),
         (json!([1]), "tool.parameters[1] must be a table, it is a number"),
@@ -130,7 +130,7 @@ fn what_is_wrong_is_told_with_its_place() {
             "tool.parameters[2] (`a`): there are two parameters `a`",
         ),
     ] {
-        let message = wrong(declared.clone());
+        let message = error_of(declared.clone());
         assert!(message.contains(part), "{declared}: {message}");
     }
 }
@@ -150,7 +150,7 @@ fn declaration() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn every_declaration_is_a_property_and_the_schema_takes_what_it_asks_for(
+    fn every_declaration_is_a_property_and_the_schema_accepts_matching_arguments(
         declared in prop::collection::vec(declaration(), 0..8)
     ) {
         let mut names: Vec<_> = declared.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect();

@@ -1,40 +1,40 @@
 //! The host APIs, as scripts use them.
 
-use super::{Played, chunk, chunk_with, failed, job, message, run_in, value};
-use crate::engine::protocol::{Answer, Entry};
+use super::{FakeChannel, chunk, chunk_with, failed, job, message, run_in, value};
+use crate::engine::protocol::{Entry, HostResponse};
 use crate::host::HOST_APIS;
 use crate::vm::Vm;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-fn tool(body: &str, outside: Rc<Played>) -> Value {
+fn tool(body: &str, channel: Rc<FakeChannel>) -> Value {
     let source = format!("tool = {{}} function tool.execute(params, context) {body} end");
     let mut vm = Vm::new().unwrap();
-    run_in(&mut vm, &job(Entry::Tool, &[json!({})]), &source, outside).unwrap()
+    run_in(&mut vm, &job(Entry::Tool, &[json!({})]), &source, channel).unwrap()
 }
 
-fn web() -> Rc<Played> {
-    Played::new(|_, arguments, _| {
+fn web() -> Rc<FakeChannel> {
+    FakeChannel::new(|_, arguments, _| {
         let json = json!({ "status": 201, "headers": { "Content-Type": "application/json" } });
         let bytes = format!("{{\"url\":{},\"items\":[]}}", arguments["url"]).into_bytes();
-        Answer::Value { json: json.to_string().into_bytes(), bytes }
+        HostResponse::Value { json: json.to_string().into_bytes(), bytes }
     })
 }
 
 #[test]
-fn http_sends_what_it_is_told() {
-    let outside = web();
+fn http_sends_the_given_request() {
+    let channel = web();
     let answer = tool(
         "local r = http.post('https://x/y', { a = { 1, 2 } }, { headers = { Accept = 'text/plain' }, params = { q = 1 }, timeout = 5 })
         return { r.status, r.ok, r.headers['content-type'], r.json.url, r.body, r.json.items }",
-        outside.clone(),
+        channel.clone(),
     );
     assert_eq!(
         answer,
         json!([201, true, "application/json", "https://x/y", "{\"url\":\"https://x/y\",\"items\":[]}", []])
     );
-    let (about, arguments, body) = outside.asked().remove(0);
-    assert_eq!(about, "http.request");
+    let (method, arguments, body) = channel.requests().remove(0);
+    assert_eq!(method, "http.request");
     assert_eq!(
         arguments,
         json!({
@@ -46,61 +46,64 @@ fn http_sends_what_it_is_told() {
 }
 
 #[test]
-fn http_has_every_method_and_leaves_a_given_content_type() {
-    let outside = web();
+fn http_has_every_method_and_keeps_a_given_content_type() {
+    let channel = web();
     tool(
         "http.get('u') http.delete('u') http.head('u') http.put('u', 'raw') http.patch('u', 'x')
         http.request({ method = 'options', url = 'u' })
         http.post('u', {}, { headers = { ['content-type'] = 'application/x' } })",
-        outside.clone(),
+        channel.clone(),
     );
-    let asked = outside.asked();
+    let requests = channel.requests();
     let methods: Vec<_> =
-        asked.iter().map(|(_, arguments, _)| arguments["method"].as_str().unwrap()).collect();
+        requests.iter().map(|(_, arguments, _)| arguments["method"].as_str().unwrap()).collect();
     assert_eq!(methods, ["GET", "DELETE", "HEAD", "PUT", "PATCH", "OPTIONS", "POST"]);
-    assert_eq!(asked[3].2, b"raw");
-    assert_eq!(asked[6].1["headers"], json!({ "content-type": "application/x" }));
+    assert_eq!(requests[3].2, b"raw");
+    assert_eq!(requests[6].1["headers"], json!({ "content-type": "application/x" }));
 }
 
 #[test]
-fn a_body_that_is_no_json_has_none() {
-    let outside = Played::new(|_, _, _| Answer::Value {
+fn a_body_that_is_not_json_has_no_json_field() {
+    let channel = FakeChannel::new(|_, _, _| HostResponse::Value {
         json: br#"{"status":404,"headers":{}}"#.to_vec(),
         bytes: b"\xff not found".to_vec(),
     });
-    let answer = tool("local r = http.get('u') return { r.ok, r.json == nil, #r.body }", outside);
+    let answer = tool("local r = http.get('u') return { r.ok, r.json == nil, #r.body }", channel);
     assert_eq!(answer, json!([false, true, 11]));
 }
 
 #[test]
 fn a_failed_request_raises_and_can_be_caught() {
-    let outside = Played::new(|_, _, _| failed("tool_error", "connection refused"));
-    let answer = tool("local ok, e = pcall(http.get, 'u') return { ok, e }", outside);
+    let channel = FakeChannel::new(|_, _, _| failed("tool_error", "connection refused"));
+    let answer = tool("local ok, e = pcall(http.get, 'u') return { ok, e }", channel);
     assert_eq!(answer, json!([false, "connection refused"]));
 }
 
 #[test]
-fn files_environment_and_sleep_are_questions() {
-    let outside = Played::new(|about, arguments, _| match about {
+fn files_environment_and_sleep_are_host_requests() {
+    let channel = FakeChannel::new(|method, arguments, _| match method {
         "env.get" if arguments["name"] == "NONE" => value(json!(null)),
         "env.get" => value(json!("secret")),
-        "fs.read" => Answer::Value { json: b"null".to_vec(), bytes: b"\xffcontent".to_vec() },
+        "fs.read" => HostResponse::Value { json: b"null".to_vec(), bytes: b"\xffcontent".to_vec() },
         "fs.list" => value(json!(["a.md", "b.md"])),
         _ => value(json!(null)),
     });
     let answer = tool(
         "sleep(0.5) return { env.get('A'), env.get('NONE') == nil, #fs.read('x'), fs.list('docs', '*.md') }",
-        outside.clone(),
+        channel.clone(),
     );
     assert_eq!(answer, json!(["secret", true, 8, ["a.md", "b.md"]]));
-    let asked = outside.asked();
-    assert_eq!((asked[0].0.as_str(), &asked[0].1), ("sleep", &json!({ "seconds": 0.5 })));
-    assert_eq!((asked[4].0.as_str(), &asked[4].1), ("fs.list", &json!({ "dir": "docs", "glob": "*.md" })));
+    let requests = channel.requests();
+    assert_eq!((requests[0].0.as_str(), &requests[0].1), ("sleep", &json!({ "seconds": 0.5 })));
+    assert_eq!(
+        (requests[4].0.as_str(), &requests[4].1),
+        ("fs.list", &json!({ "dir": "docs", "glob": "*.md" }))
+    );
 }
 
 #[test]
 fn context_searches_with_flat_options_and_gives_a_list() {
-    let outside = Played::new(|_, arguments, _| match arguments["name"].as_str() {
+    let channel = FakeChannel::new(|_, arguments, _| match arguments["name"].as_str() {
         Some("context.search") => value(json!({ "results": [{ "id": "1", "source_url": null }] })),
         Some("context.sources") => value(json!({ "sources": [] })),
         _ => value(json!({ "id": arguments["arguments"]["id"] })),
@@ -109,39 +112,40 @@ fn context_searches_with_flat_options_and_gives_a_list() {
         "local a = context.search('words', { mode = 'keyword', limit = 5, source = 'git' })
         local b = context.search{ query = 'words', tags = { 'x' } }
         return { #a, a[1].id, b[1].source_url == nil, context.get('7').id, context.sources() }",
-        outside.clone(),
+        channel.clone(),
     );
     assert_eq!(answer, json!([1, "1", true, "7", []]));
-    let asked = outside.asked();
+    let requests = channel.requests();
     assert_eq!(
-        asked[0].1,
+        requests[0].1,
         json!({ "name": "context.search", "arguments":
             { "query": "words", "mode": "keyword", "limit": 5, "filters": { "source": "git" } } })
     );
-    assert_eq!(asked[1].1["arguments"], json!({ "query": "words", "filters": { "tags": ["x"] } }));
-    assert_eq!(asked[3].1, json!({ "name": "context.sources", "arguments": {} }));
+    assert_eq!(requests[1].1["arguments"], json!({ "query": "words", "filters": { "tags": ["x"] } }));
+    assert_eq!(requests[3].1, json!({ "name": "context.sources", "arguments": {} }));
 }
 
 #[test]
-fn context_tells_progress_and_asks_people() {
-    let outside =
-        Played::new(|about, _, _| value(if about == "ask" { json!({ "ok": true }) } else { json!(null) }));
+fn context_reports_progress_and_sends_elicitations() {
+    let channel = FakeChannel::new(|method, _, _| {
+        value(if method == "ask" { json!({ "ok": true }) } else { json!(null) })
+    });
     let answer = tool(
         "context.progress(1, 2, 'half') return context.elicit('Sure?', { type = 'object' })",
-        outside.clone(),
+        channel.clone(),
     );
     assert_eq!(answer, json!({ "ok": true }));
-    assert_eq!(outside.asked()[0].1, json!({ "done": 1, "total": 2, "message": "half" }));
+    assert_eq!(channel.requests()[0].1, json!({ "done": 1, "total": 2, "message": "half" }));
     let question = json!({ "want": "person", "message": "Sure?", "schema": { "type": "object" } });
-    assert_eq!(outside.asked()[1].1, question);
+    assert_eq!(channel.requests()[1].1, question);
 }
 
 #[test]
-fn sdk_calls_whatever_is_named() {
-    let outside = Played::new(|_, arguments, _| value(arguments.clone()));
+fn sdk_calls_any_function_by_name() {
+    let channel = FakeChannel::new(|_, arguments, _| value(arguments.clone()));
     let answer = chunk_with(
         "return { sdk.petstore.get_pet({ id = 1 }), sdk.files['read-file'](), sdk.x.y({ a = 1 }, 'text') }",
-        outside,
+        channel,
     );
     assert_eq!(
         answer.unwrap(),
@@ -151,16 +155,16 @@ fn sdk_calls_whatever_is_named() {
             { "name": "x.y", "arguments": { "a": 1 }, "body": "text" },
         ])
     );
-    let outside = Played::new(|_, _, _| failed("not_found", "no function a.b"));
-    let failure = chunk_with("\nsdk.a.b()", outside).unwrap_err();
+    let channel = FakeChannel::new(|_, _, _| failed("not_found", "no function a.b"));
+    let failure = chunk_with("\nsdk.a.b()", channel).unwrap_err();
     assert_eq!(
         (failure.message.as_str(), failure.code.as_deref()),
         ("tools/x.lua:2: no function a.b", Some("not_found"))
     );
 }
 
-fn not_found() -> Rc<Played> {
-    Played::new(|_, _, _| Answer::Failed {
+fn not_found() -> Rc<FakeChannel> {
+    FakeChannel::new(|_, _, _| HostResponse::Failed {
         code: "tool_error".to_owned(),
         message: "HTTP 404".to_owned(),
         data: json!({ "status": 404, "body": { "code": "gone" } }).to_string().into_bytes(),
@@ -168,7 +172,7 @@ fn not_found() -> Rc<Played> {
 }
 
 #[test]
-fn an_error_holds_what_came_with_it_and_reads_as_its_message() {
+fn an_error_has_the_data_of_its_response_and_converts_to_its_message() {
     let answer = chunk_with(
         "local ok, e = pcall(function()
             return sdk.a.b()
@@ -191,8 +195,8 @@ fn an_error_with_data_passes_through_parallel() {
 }
 
 #[test]
-fn questions_work_in_metamethods_and_callbacks() {
-    let outside = Played::new(|_, arguments, _| value(arguments["arguments"]["n"].clone()));
+fn host_requests_work_in_metamethods_and_callbacks() {
+    let channel = FakeChannel::new(|_, arguments, _| value(arguments["arguments"]["n"].clone()));
     let answer = chunk_with(
         "local t = setmetatable({}, { __index = function(_, k) return sdk.a.b({ n = k }) end })
         local text = string.gsub('a b', '%a', function(c) return sdk.a.b({ n = c .. c }) end)
@@ -200,7 +204,7 @@ fn questions_work_in_metamethods_and_callbacks() {
         table.sort(list, function(a, b) return sdk.a.b({ n = a }) < sdk.a.b({ n = b }) end)
         local co = coroutine.wrap(function() coroutine.yield(sdk.a.b({ n = 5 })) end)
         return { t.key, text, list, co() }",
-        outside,
+        channel,
     );
     assert_eq!(answer.unwrap(), json!(["key", "aa bb", [1, 2, 3], 5]));
 }
@@ -231,19 +235,19 @@ fn scripts_see_only_their_apis() {
     let mut chunk_job = job(Entry::Chunk, &[]);
     let source = "local seen = {} for _, name in { 'http', 'env', 'fs', 'emit', 'sdk', 'json', 'result' } do
         seen[name] = _G[name] ~= nil end return seen";
-    let seen = run_in(&mut Vm::new().unwrap(), &chunk_job, source, Played::silent()).unwrap();
+    let seen = run_in(&mut Vm::new().unwrap(), &chunk_job, source, FakeChannel::rejecting()).unwrap();
     assert_eq!(
         seen,
         json!({ "http": false, "env": false, "fs": false, "emit": false, "sdk": true, "json": true, "result": true })
     );
     chunk_job.apis = Vec::new();
-    let seen =
-        run_in(&mut Vm::new().unwrap(), &chunk_job, "return _G.json == nil", Played::silent()).unwrap();
+    let seen = run_in(&mut Vm::new().unwrap(), &chunk_job, "return _G.json == nil", FakeChannel::rejecting())
+        .unwrap();
     assert_eq!(seen, json!(true));
 }
 
 #[test]
-fn every_api_says_what_it_is() {
+fn every_api_declares_its_type() {
     for api in HOST_APIS {
         assert!(
             api.types.contains(&format!("declare {}", api.name))
@@ -255,7 +259,7 @@ fn every_api_says_what_it_is() {
 }
 
 #[test]
-fn arguments_that_are_no_json_say_where() {
+fn arguments_without_a_json_form_name_the_field() {
     assert_eq!(message("\nsdk.a.b({ f = print })"), "tools/x.lua:2: arguments.f: JSON has no functions");
     assert_eq!(
         message("\nsdk.a.b({ 1, x = 2 })").split("; ").next(),

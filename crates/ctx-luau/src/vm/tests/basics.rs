@@ -1,8 +1,8 @@
 //! Chunks: results, errors and limits.
 
-use super::{Played, chunk, chunk_with, job, message, run_in};
-use crate::engine::protocol::{Answer, Ending, Entry, Failure, FailureKind, Question};
-use crate::vm::{Gone, LANGUAGE, LogLevel, Outside, Vm};
+use super::{FakeChannel, chunk, chunk_with, job, message, run_in};
+use crate::engine::protocol::{Entry, HostRequest, HostResponse, JobFailure, JobFailureKind, JobOutcome};
+use crate::vm::{ChannelClosed, HostChannel, LANGUAGE_GLOBALS, LogLevel, Vm};
 use serde_json::json;
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,11 +23,11 @@ fn a_chunk_answers_by_return_or_by_result() {
 #[test]
 fn a_chunk_answers_exactly_once() {
     let none = chunk("local a = 1").unwrap_err();
-    assert_eq!(none.kind, FailureKind::Contract);
+    assert_eq!(none.kind, JobFailureKind::Contract);
     assert!(
         none.message.contains("the script ended without a result: call result(value) once or return a value")
     );
-    assert_eq!(chunk("result(1) return 2").unwrap_err().kind, FailureKind::Contract);
+    assert_eq!(chunk("result(1) return 2").unwrap_err().kind, JobFailureKind::Contract);
     assert_eq!(
         message("result(1)\nresult(2)"),
         "tools/x.lua:2: result(value) was called before: call it once"
@@ -72,17 +72,17 @@ fn an_error_is_a_string_that_pcall_catches() {
 }
 
 #[test]
-fn what_is_no_text_is_refused() {
+fn sources_that_are_not_text_are_refused() {
     let mut vm = Vm::new().unwrap();
     let big = format!("return 1 --{}", "x".repeat(256 * 1024));
     for source in ["return 1\0", "\u{6}\u{3}abc\0", &big, "return", "x ="] {
-        let ended = run_in(&mut vm, &job(Entry::Chunk, &[]), source, Played::silent());
-        let failure = ended.unwrap_err();
-        let expected = if source == "return" { FailureKind::Contract } else { FailureKind::Source };
+        let outcome = run_in(&mut vm, &job(Entry::Chunk, &[]), source, FakeChannel::rejecting());
+        let failure = outcome.unwrap_err();
+        let expected = if source == "return" { JobFailureKind::Contract } else { JobFailureKind::Source };
         assert_eq!(failure.kind, expected, "{}", failure.message);
     }
-    let ended = vm.run(&job(Entry::Chunk, &[]), b"return '\xff'", Played::silent());
-    assert!(format!("{ended:?}").contains("not UTF-8"));
+    let outcome = vm.run(&job(Entry::Chunk, &[]), b"return '\xff'", FakeChannel::rejecting());
+    assert!(format!("{outcome:?}").contains("not UTF-8"));
 }
 
 #[test]
@@ -123,14 +123,14 @@ fn syntax_errors_say_what_to_write() {
         ("if a is None then return 1 end", "as in `x == nil`"),
         ("if a is not None then return 1 end", "as in `x ~= nil`"),
     ] {
-        let Err(Failure { message: text, .. }) = chunk(source) else { panic!("{source}") };
+        let Err(JobFailure { message: text, .. }) = chunk(source) else { panic!("{source}") };
         assert!(text.starts_with("tools/x.lua:") && text.contains(hint), "{text}");
     }
     assert!(message("local x = 1\nreturn x ~= )").starts_with("tools/x.lua:2: "));
 }
 
 #[test]
-fn what_is_absent_says_what_to_use() {
+fn absent_functions_name_their_replacement() {
     for (source, hint) in [
         ("local m = require('json')", "there are no modules; json, sdk, log"),
         ("io.open('x')", "there are no files here"),
@@ -143,12 +143,13 @@ fn what_is_absent_says_what_to_use() {
     }
     // Only `execute` scripts lack files, environment variables and a network.
     let file = "tool = {} function tool.execute() return io.open('x') end";
-    let failure = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[json!({})]), file, Played::silent());
+    let failure =
+        run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[json!({})]), file, FakeChannel::rejecting());
     assert!(failure.unwrap_err().message.contains("fs.read(path) reads a file"));
 }
 
 #[test]
-fn an_undefined_global_is_an_error_with_a_way_out() {
+fn an_undefined_global_is_an_error_with_a_hint() {
     for (source, expected) in [
         (
             "\nreturn prnt('x')",
@@ -190,13 +191,14 @@ fn an_undefined_global_is_an_error_with_a_way_out() {
         assert_eq!(chunk(source).unwrap(), json!(true), "{source}");
     }
     let file = "tool = tool or {} function tool.execute() return unknown == nil end";
-    let answer = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[json!({})]), file, Played::silent());
+    let answer =
+        run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[json!({})]), file, FakeChannel::rejecting());
     assert_eq!(answer.unwrap(), json!(true));
 }
 
 #[test]
 fn every_global_of_the_language_is_there() {
-    for name in LANGUAGE {
+    for name in LANGUAGE_GLOBALS {
         assert_eq!(chunk(&format!("return _G[\"{name}\"] ~= nil")).unwrap(), json!(true), "{name}");
     }
 }
@@ -229,11 +231,11 @@ fn a_field_of_a_text_is_an_error_that_names_json() {
 
 #[test]
 fn print_and_log_are_captured_and_bounded() {
-    let outside = Played::silent();
+    let channel = FakeChannel::rejecting();
     let source = "print('a', 1, nil, { x = 1 }) log.warn('b') log.debug('c') log.error('d') return 1";
-    chunk_with(source, outside.clone()).unwrap();
+    chunk_with(source, channel.clone()).unwrap();
     assert_eq!(
-        outside.logged(),
+        channel.log_lines(),
         [
             (LogLevel::Info, "a\t1\tnil\t{\"x\":1}".to_owned()),
             (LogLevel::Warn, "b".to_owned()),
@@ -241,9 +243,9 @@ fn print_and_log_are_captured_and_bounded() {
             (LogLevel::Error, "d".to_owned()),
         ]
     );
-    let outside = Played::silent();
-    chunk_with("for i = 1, 10000 do print(string.rep('x', 99)) end return 1", outside.clone()).unwrap();
-    let lines = outside.logged();
+    let channel = FakeChannel::rejecting();
+    chunk_with("for i = 1, 10000 do print(string.rep('x', 99)) end return 1", channel.clone()).unwrap();
+    let lines = channel.log_lines();
     assert_eq!(lines.len(), 4096 / (99 + 16) + 1);
     assert!(lines.last().unwrap().1.contains("the rest is dropped"));
 }
@@ -260,48 +262,48 @@ fn a_deadline_cannot_be_caught() {
         let mut job = job(Entry::Chunk, &[]);
         job.bounds.time_ms = 20;
         let mut vm = Vm::new().unwrap();
-        let failure = run_in(&mut vm, &job, source, Played::silent()).unwrap_err();
-        assert_eq!(failure.kind, FailureKind::Time, "{source}: {}", failure.message);
+        let failure = run_in(&mut vm, &job, source, FakeChannel::rejecting()).unwrap_err();
+        assert_eq!(failure.kind, JobFailureKind::Time, "{source}: {}", failure.message);
         assert_eq!(failure.message, "tools/x.lua: timed out after 0.02 seconds");
-        assert!(vm.is_worn());
+        assert!(vm.needs_replacement());
     }
 }
 
 #[test]
 fn memory_is_bounded_and_may_be_caught() {
     let bomb = "local t = {} while true do t[#t + 1] = string.rep('x', 100000) .. #t end";
-    assert_eq!(chunk(bomb).unwrap_err().kind, FailureKind::Memory);
-    assert_eq!(chunk("return #string.rep('x', 1e9)").unwrap_err().kind, FailureKind::Memory);
-    assert_eq!(chunk("return buffer.len(buffer.create(1e9))").unwrap_err().kind, FailureKind::Memory);
+    assert_eq!(chunk(bomb).unwrap_err().kind, JobFailureKind::Memory);
+    assert_eq!(chunk("return #string.rep('x', 1e9)").unwrap_err().kind, JobFailureKind::Memory);
+    assert_eq!(chunk("return buffer.len(buffer.create(1e9))").unwrap_err().kind, JobFailureKind::Memory);
     assert_eq!(chunk(&format!("pcall(function() {bomb} end) return 1")).unwrap(), json!(1));
 }
 
 #[test]
-fn a_result_that_is_no_json_says_where() {
+fn a_result_without_a_json_form_names_the_field() {
     let failure = chunk("return { items = { { name = 'a' }, { name = print } } }").unwrap_err();
-    assert_eq!(failure.kind, FailureKind::Result);
+    assert_eq!(failure.kind, JobFailureKind::Result);
     assert_eq!(failure.message, "tools/x.lua: result.items[2].name: JSON has no functions");
     let failure = chunk("result({ a = 0/0 })").unwrap_err();
-    assert_eq!(failure.kind, FailureKind::Result);
+    assert_eq!(failure.kind, JobFailureKind::Result);
     assert_eq!(failure.message, "tools/x.lua:1: result.a: JSON has no NaN");
     let failure = chunk("return string.rep('x', 2 ^ 20)").unwrap_err();
-    assert_eq!(failure.kind, FailureKind::Result);
+    assert_eq!(failure.kind, JobFailureKind::Result);
 }
 
 /// A channel whose responses arrive after the deadline of the run.
-struct Late;
+struct LateChannel;
 
-impl Outside for Late {
-    fn ask(&self, _: Question) -> Result<u32, Gone> {
+impl HostChannel for LateChannel {
+    fn send_request(&self, _: HostRequest) -> Result<u32, ChannelClosed> {
         Ok(1)
     }
 
-    fn next_answer(&self) -> Result<(u32, Answer), Gone> {
+    fn next_response(&self) -> Result<(u32, HostResponse), ChannelClosed> {
         std::thread::sleep(Duration::from_millis(60));
-        Ok((1, Answer::Value { json: b"1".to_vec(), bytes: Vec::new() }))
+        Ok((1, HostResponse::Value { json: b"1".to_vec(), bytes: Vec::new() }))
     }
 
-    fn log(&self, _: LogLevel, _: &str) -> Result<(), Gone> {
+    fn log(&self, _: LogLevel, _: &str) -> Result<(), ChannelClosed> {
         Ok(())
     }
 }
@@ -310,37 +312,38 @@ impl Outside for Late {
 fn waiting_counts_unless_it_is_for_a_person() {
     let mut job = job(Entry::Chunk, &[]);
     job.bounds.time_ms = 50;
-    let ending = Vm::new().unwrap().run(&job, b"return sdk.a.b()", Rc::new(Late));
-    assert!(matches!(ending, Ending::Failed(failure) if failure.kind == FailureKind::Time));
-    let ending = Vm::new().unwrap().run(&job, b"return context.elicit('Sure?')", Rc::new(Late));
-    assert!(matches!(ending, Ending::Value(json) if json == b"1"));
+    let outcome = Vm::new().unwrap().run(&job, b"return sdk.a.b()", Rc::new(LateChannel));
+    assert!(matches!(outcome, JobOutcome::Failed(failure) if failure.kind == JobFailureKind::Time));
+    let outcome = Vm::new().unwrap().run(&job, b"return context.elicit('Sure?')", Rc::new(LateChannel));
+    assert!(matches!(outcome, JobOutcome::Value(json) if json == b"1"));
 }
 
 /// A closed channel.
-struct Nobody;
+struct ClosedChannel;
 
-impl Outside for Nobody {
-    fn ask(&self, _: Question) -> Result<u32, Gone> {
+impl HostChannel for ClosedChannel {
+    fn send_request(&self, _: HostRequest) -> Result<u32, ChannelClosed> {
         Ok(1)
     }
 
-    fn next_answer(&self) -> Result<(u32, Answer), Gone> {
-        Err(Gone)
+    fn next_response(&self) -> Result<(u32, HostResponse), ChannelClosed> {
+        Err(ChannelClosed)
     }
 
-    fn log(&self, _: LogLevel, _: &str) -> Result<(), Gone> {
-        Err(Gone)
+    fn log(&self, _: LogLevel, _: &str) -> Result<(), ChannelClosed> {
+        Err(ChannelClosed)
     }
 }
 
 #[test]
-fn a_script_ends_when_nobody_answers_any_more() {
+fn a_script_ends_when_the_channel_is_closed() {
     for source in [
         "while true do pcall(sdk.a.b) end",
         "while true do print('x') end",
         "parallel({ function() while true do pcall(sdk.a.b) end end })",
     ] {
-        let ending = Vm::new().unwrap().run(&job(Entry::Chunk, &[]), source.as_bytes(), Rc::new(Nobody));
-        assert!(matches!(ending, Ending::Failed(_)), "{source}");
+        let outcome =
+            Vm::new().unwrap().run(&job(Entry::Chunk, &[]), source.as_bytes(), Rc::new(ClosedChannel));
+        assert!(matches!(outcome, JobOutcome::Failed(_)), "{source}");
     }
 }

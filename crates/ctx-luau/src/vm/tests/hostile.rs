@@ -1,7 +1,7 @@
 //! Runs the hostile scripts that cannot harm the process of the test itself.
 
-use super::{Played, failed, job};
-use crate::engine::protocol::{Ending, Entry};
+use super::{FakeChannel, failed, job};
+use crate::engine::protocol::{Entry, JobOutcome};
 use crate::vm::Vm;
 use ctx_testkit::{Hostile, hostile_scripts};
 use serde_json::Value;
@@ -9,29 +9,29 @@ use serde_json::Value;
 /// Time for a script that never ends by itself.
 const ENDLESS_MS: u64 = 30;
 
-fn complaint(case: &Hostile) -> Option<String> {
+fn mismatch(case: &Hostile) -> Option<String> {
     let mut job = job(Entry::Chunk, &[]);
     if case.is_endless() {
         job.bounds.time_ms = ENDLESS_MS;
     }
     let mut vm = Vm::new().expect("a VM");
-    let outside = Played::new(|_, _, _| failed("not_found", "no such function"));
-    let (fits, told) = match vm.run(&job, case.source.as_bytes(), outside) {
-        Ending::Value(json) => {
+    let channel = FakeChannel::new(|_, _, _| failed("not_found", "no such function"));
+    let (fits, description) = match vm.run(&job, case.source.as_bytes(), channel) {
+        JobOutcome::Value(json) => {
             let value = serde_json::from_slice::<Value>(&json);
             (value.is_ok_and(|value| case.is_met_by(Ok(&value))), String::from_utf8_lossy(&json).into_owned())
         }
-        Ending::Failed(failure) => {
+        JobOutcome::Failed(failure) => {
             let kind = format!("{:?}", failure.kind).to_lowercase();
             (case.is_met_by(Err(&kind)), format!("{kind}: {}", failure.message))
         }
     };
-    (!fits).then(|| format!("{}: {told}", case.name))
+    (!fits).then(|| format!("{}: {description}", case.name))
 }
 
 #[test]
 fn every_hostile_script_ends_as_it_must() {
     let cases = hostile_scripts();
-    let complaints: Vec<_> = cases.iter().filter(|case| case.in_process).filter_map(complaint).collect();
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    let mismatches: Vec<_> = cases.iter().filter(|case| case.in_process).filter_map(mismatch).collect();
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
 }

@@ -1,6 +1,6 @@
 //! Isolation: a run leaves no trace for the next one in the same VM.
 
-use super::{Played, job, run_in};
+use super::{FakeChannel, job, run_in};
 use crate::engine::protocol::Entry;
 use crate::vm::Vm;
 use crate::vm::machine::RUNS_MAX;
@@ -75,12 +75,12 @@ fn no_run_sees_a_trace_of_another() {
                 "{leave}
 return 1"
             ),
-            Played::silent(),
+            FakeChannel::rejecting(),
         );
         left.unwrap_or_else(|failure| panic!("{name}: {}", failure.message));
-        let seen = run_in(&mut vm, &job(Entry::Chunk, &[]), look, Played::silent());
+        let seen = run_in(&mut vm, &job(Entry::Chunk, &[]), look, FakeChannel::rejecting());
         assert_eq!(seen.unwrap(), json!(true), "{name}");
-        assert!(!vm.is_worn(), "{name}");
+        assert!(!vm.needs_replacement(), "{name}");
     }
 }
 
@@ -89,23 +89,23 @@ fn a_seed_does_not_reach_the_next_run() {
     let mut vm = Vm::new().unwrap();
     let mut draw = || {
         let source = "local first = math.random(1, 2 ^ 30) math.randomseed(1) return first";
-        run_in(&mut vm, &job(Entry::Chunk, &[]), source, Played::silent()).unwrap()
+        run_in(&mut vm, &job(Entry::Chunk, &[]), source, FakeChannel::rejecting()).unwrap()
     };
     let drawn = [draw(), draw(), draw()];
     assert!(drawn[0] != drawn[1] || drawn[1] != drawn[2]);
 }
 
 #[test]
-fn a_vm_is_worn_by_failures_and_by_age_but_not_by_bad_text() {
+fn a_vm_is_replaced_after_failures_or_many_runs_but_not_after_syntax_errors() {
     let mut vm = Vm::new().unwrap();
-    run_in(&mut vm, &job(Entry::Chunk, &[]), "return (", Played::silent()).unwrap_err();
-    assert!(!vm.is_worn());
+    run_in(&mut vm, &job(Entry::Chunk, &[]), "return (", FakeChannel::rejecting()).unwrap_err();
+    assert!(!vm.needs_replacement());
     for _ in 1..RUNS_MAX {
-        assert!(!vm.is_worn());
-        let _ = run_in(&mut vm, &job(Entry::Chunk, &[]), "return 1", Played::silent());
+        assert!(!vm.needs_replacement());
+        let _ = run_in(&mut vm, &job(Entry::Chunk, &[]), "return 1", FakeChannel::rejecting());
     }
-    assert!(vm.is_worn());
+    assert!(vm.needs_replacement());
     let mut vm = Vm::new().unwrap();
-    run_in(&mut vm, &job(Entry::Chunk, &[]), "error('x')", Played::silent()).unwrap_err();
-    assert!(vm.is_worn());
+    run_in(&mut vm, &job(Entry::Chunk, &[]), "error('x')", FakeChannel::rejecting()).unwrap_err();
+    assert!(vm.needs_replacement());
 }

@@ -1,6 +1,6 @@
 //! The language: what plain Lua allows, and what the replaced functions must still do.
 
-use super::{Played, chunk, job, message, run_in};
+use super::{FakeChannel, chunk, job, message, run_in};
 use crate::engine::protocol::Entry;
 use crate::vm::Vm;
 use serde_json::json;
@@ -48,7 +48,7 @@ fn a_shebang_and_a_byte_order_mark_are_no_errors() {
 }
 
 #[test]
-fn finding_text_gives_what_the_language_gives() {
+fn string_find_behaves_as_in_luau() {
     // The longer text is searched with the linear algorithm.
     for length in [3, 3000] {
         let setup = format!(
@@ -71,7 +71,7 @@ fn finding_text_gives_what_the_language_gives() {
 }
 
 #[test]
-fn repeating_text_gives_what_the_language_gives() {
+fn string_rep_behaves_as_in_luau() {
     let answer = chunk(
         "return { ('x'):rep(0), ('x'):rep(-1), ('x'):rep(1, ','), #('x'):rep(5000), #('x'):rep(5000, ', '), string.rep(5, 2) }",
     );
@@ -79,7 +79,7 @@ fn repeating_text_gives_what_the_language_gives() {
 }
 
 #[test]
-fn tables_move_and_sort_as_ever() {
+fn table_move_and_concat_behave_as_in_luau() {
     let answer = chunk(
         "return { table.move({ 1, 2, 3 }, 2, 3, 1), table.move({ 1 }, 1, 1, 2, { 9 }), table.concat({ 1, 2 }, ',') }",
     );
@@ -137,7 +137,7 @@ fn a_large_integer_keeps_its_digits_in_text_and_as_a_key() {
 }
 
 #[test]
-fn text_joins_what_it_always_did() {
+fn concatenation_behaves_as_in_luau() {
     let source = "local t = setmetatable({}, { __concat = function(a, b) return type(a) .. type(b) end, __metatable = 1 })
         return { 'a' .. t, t .. 'a', 'a' .. 1 }";
     assert_eq!(chunk(source).unwrap(), json!(["stringtable", "tablestring", "a1"]));
@@ -172,19 +172,19 @@ fn no_address_is_shown() {
     // The numbering restarts in every run.
     let (mut vm, job) = (Vm::new().unwrap(), job(Entry::Chunk, &[]));
     for _ in 0..2 {
-        let answer = run_in(&mut vm, &job, "return tostring({})", Played::silent());
+        let answer = run_in(&mut vm, &job, "return tostring({})", FakeChannel::rejecting());
         assert_eq!(answer.unwrap(), json!("table: 1"));
     }
-    let outside = Played::silent();
-    run_in(&mut vm, &job, "print(print, coroutine.create(print), { print }) return 1", outside.clone())
+    let channel = FakeChannel::rejecting();
+    run_in(&mut vm, &job, "print(print, coroutine.create(print), { print }) return 1", channel.clone())
         .unwrap();
-    assert_eq!(outside.logged()[0].1, "function: 1\tthread: 2\ttable: 3");
+    assert_eq!(channel.log_lines()[0].1, "function: 1\tthread: 2\ttable: 3");
     assert_eq!(message("error({})"), "table: 1");
     assert_eq!(message("\nerror(print)"), "function: 1");
 }
 
 #[test]
-fn what_shows_itself_is_shown_as_it_does() {
+fn tostring_uses_the_metamethod() {
     let source = "local t = setmetatable({}, { __tostring = function() return 'own' end, __metatable = 'x' })
         return { tostring(t), tostring(nil), tostring(true), tostring(1.5), tostring('a'), tostring(json.null), `{t}`,
             string.format('%s|%*', t, t), tostring(vector.create(1, 2, 3)) }";
@@ -200,7 +200,7 @@ fn context_cannot_be_changed() {
         let mut job = job(Entry::Tool, &[json!({})]);
         let nested = json!({ "list": [1], "deep": { "a": { "b": 1 } } }).to_string();
         job.config = Some(serde_json::value::RawValue::from_string(nested).unwrap());
-        run_in(&mut Vm::new().unwrap(), &job, &source, Played::silent())
+        run_in(&mut Vm::new().unwrap(), &job, &source, FakeChannel::rejecting())
     };
     for body in [
         "context.own = 1",

@@ -10,35 +10,35 @@ mod paginate;
 mod parallel;
 mod promises;
 
-use crate::engine::protocol::{Answer, Bounds, Ending, Entry, Failure, Job, Question};
+use crate::engine::protocol::{Bounds, Entry, HostRequest, HostResponse, Job, JobFailure, JobOutcome};
 use crate::host::HOST_APIS;
-use crate::vm::{Gone, LogLevel, Outside, Vm};
+use crate::vm::{ChannelClosed, HostChannel, LogLevel, Vm};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-type Reply = Box<dyn Fn(&str, &Value, &[u8]) -> Answer>;
+type Responder = Box<dyn Fn(&str, &Value, &[u8]) -> HostResponse>;
 
 /// A fake channel that responds by a function, optionally to the last request first.
-pub(super) struct Played {
-    reply: Reply,
+pub(super) struct FakeChannel {
+    reply: Responder,
     last_first: bool,
     next: Cell<u32>,
-    open: RefCell<VecDeque<(u32, Answer)>>,
-    most_open: Cell<usize>,
-    asked: RefCell<Vec<(String, Value, Vec<u8>)>>,
-    logged: RefCell<Vec<(LogLevel, String)>>,
+    open: RefCell<VecDeque<(u32, HostResponse)>>,
+    open_max: Cell<usize>,
+    requests: RefCell<Vec<(String, Value, Vec<u8>)>>,
+    log: RefCell<Vec<(LogLevel, String)>>,
 }
 
-impl Played {
-    pub(super) fn new(reply: impl Fn(&str, &Value, &[u8]) -> Answer + 'static) -> Rc<Self> {
+impl FakeChannel {
+    pub(super) fn new(reply: impl Fn(&str, &Value, &[u8]) -> HostResponse + 'static) -> Rc<Self> {
         Self::with_order(reply, false)
     }
 
     pub(super) fn with_order(
-        reply: impl Fn(&str, &Value, &[u8]) -> Answer + 'static,
+        reply: impl Fn(&str, &Value, &[u8]) -> HostResponse + 'static,
         last_first: bool,
     ) -> Rc<Self> {
         Rc::new(Self {
@@ -46,59 +46,59 @@ impl Played {
             last_first,
             next: Cell::new(0),
             open: RefCell::default(),
-            most_open: Cell::new(0),
-            asked: RefCell::default(),
-            logged: RefCell::default(),
+            open_max: Cell::new(0),
+            requests: RefCell::default(),
+            log: RefCell::default(),
         })
     }
 
-    pub(super) fn silent() -> Rc<Self> {
-        Self::new(|about, _, _| failed("internal", &format!("nobody expected `{about}`")))
+    pub(super) fn rejecting() -> Rc<Self> {
+        Self::new(|method, _, _| failed("internal", &format!("nobody expected `{method}`")))
     }
 
-    pub(super) fn asked(&self) -> Vec<(String, Value, Vec<u8>)> {
-        self.asked.borrow().clone()
+    pub(super) fn requests(&self) -> Vec<(String, Value, Vec<u8>)> {
+        self.requests.borrow().clone()
     }
 
-    pub(super) fn logged(&self) -> Vec<(LogLevel, String)> {
-        self.logged.borrow().clone()
+    pub(super) fn log_lines(&self) -> Vec<(LogLevel, String)> {
+        self.log.borrow().clone()
     }
 
-    pub(super) fn most_open(&self) -> usize {
-        self.most_open.get()
+    pub(super) fn open_max(&self) -> usize {
+        self.open_max.get()
     }
 }
 
-impl Outside for Played {
-    fn ask(&self, question: Question) -> Result<u32, Gone> {
+impl HostChannel for FakeChannel {
+    fn send_request(&self, request: HostRequest) -> Result<u32, ChannelClosed> {
         let id = self.next.get() + 1;
         self.next.set(id);
-        let arguments = serde_json::from_slice(&question.arguments).expect("arguments are JSON");
-        let answer = (self.reply)(&question.about, &arguments, &question.bytes);
-        self.asked.borrow_mut().push((question.about, arguments, question.bytes));
+        let arguments = serde_json::from_slice(&request.arguments).expect("arguments are JSON");
+        let response = (self.reply)(&request.method, &arguments, &request.bytes);
+        self.requests.borrow_mut().push((request.method, arguments, request.bytes));
         let mut open = self.open.borrow_mut();
-        open.push_back((id, answer));
-        self.most_open.set(self.most_open.get().max(open.len()));
+        open.push_back((id, response));
+        self.open_max.set(self.open_max.get().max(open.len()));
         Ok(id)
     }
 
-    fn next_answer(&self) -> Result<(u32, Answer), Gone> {
+    fn next_response(&self) -> Result<(u32, HostResponse), ChannelClosed> {
         let mut open = self.open.borrow_mut();
-        if self.last_first { open.pop_back() } else { open.pop_front() }.ok_or(Gone)
+        if self.last_first { open.pop_back() } else { open.pop_front() }.ok_or(ChannelClosed)
     }
 
-    fn log(&self, level: LogLevel, message: &str) -> Result<(), Gone> {
-        self.logged.borrow_mut().push((level, message.to_owned()));
+    fn log(&self, level: LogLevel, message: &str) -> Result<(), ChannelClosed> {
+        self.log.borrow_mut().push((level, message.to_owned()));
         Ok(())
     }
 }
 
-pub(super) fn value(json: Value) -> Answer {
-    Answer::Value { json: json.to_string().into_bytes(), bytes: Vec::new() }
+pub(super) fn value(json: Value) -> HostResponse {
+    HostResponse::Value { json: json.to_string().into_bytes(), bytes: Vec::new() }
 }
 
-pub(super) fn failed(code: &str, message: &str) -> Answer {
-    Answer::Failed { code: code.to_owned(), message: message.to_owned(), data: Vec::new() }
+pub(super) fn failed(code: &str, message: &str) -> HostResponse {
+    HostResponse::Failed { code: code.to_owned(), message: message.to_owned(), data: Vec::new() }
 }
 
 pub(super) fn job(entry: Entry, arguments: &[Value]) -> Job {
@@ -123,18 +123,23 @@ pub(super) fn job(entry: Entry, arguments: &[Value]) -> Job {
 }
 
 /// Runs a chunk in a new VM.
-pub(super) fn chunk(source: &str) -> Result<Value, Failure> {
-    chunk_with(source, Played::silent())
+pub(super) fn chunk(source: &str) -> Result<Value, JobFailure> {
+    chunk_with(source, FakeChannel::rejecting())
 }
 
-pub(super) fn chunk_with(source: &str, outside: Rc<Played>) -> Result<Value, Failure> {
-    run_in(&mut Vm::new().expect("a VM"), &job(Entry::Chunk, &[]), source, outside)
+pub(super) fn chunk_with(source: &str, channel: Rc<FakeChannel>) -> Result<Value, JobFailure> {
+    run_in(&mut Vm::new().expect("a VM"), &job(Entry::Chunk, &[]), source, channel)
 }
 
-pub(super) fn run_in(vm: &mut Vm, job: &Job, source: &str, outside: Rc<Played>) -> Result<Value, Failure> {
-    match vm.run(job, source.as_bytes(), outside) {
-        Ending::Value(json) => Ok(serde_json::from_slice(&json).expect("a result is JSON")),
-        Ending::Failed(failure) => Err(failure),
+pub(super) fn run_in(
+    vm: &mut Vm,
+    job: &Job,
+    source: &str,
+    channel: Rc<FakeChannel>,
+) -> Result<Value, JobFailure> {
+    match vm.run(job, source.as_bytes(), channel) {
+        JobOutcome::Value(json) => Ok(serde_json::from_slice(&json).expect("a result is JSON")),
+        JobOutcome::Failed(failure) => Err(failure),
     }
 }
 

@@ -1,24 +1,24 @@
 //! Concurrent host requests.
 
-use super::{Played, chunk, chunk_with, failed, job, message, run_in, value};
-use crate::engine::protocol::{Entry, Failure};
+use super::{FakeChannel, chunk, chunk_with, failed, job, message, run_in, value};
+use crate::engine::protocol::{Entry, JobFailure};
 use crate::vm::Vm;
 use serde_json::json;
 use std::rc::Rc;
 
-fn echo(last_first: bool) -> Rc<Played> {
-    Played::with_order(|_, arguments, _| value(arguments["arguments"]["n"].clone()), last_first)
+fn echo(last_first: bool) -> Rc<FakeChannel> {
+    FakeChannel::with_order(|_, arguments, _| value(arguments["arguments"]["n"].clone()), last_first)
 }
 
 #[test]
-fn results_keep_their_order_whatever_answer_comes_first() {
+fn results_keep_their_order_whatever_response_comes_first() {
     for last_first in [false, true] {
-        let outside = echo(last_first);
+        let channel = echo(last_first);
         let source = "local list = {}
             for i = 1, 5 do list[i] = function() local a = sdk.a.b({ n = i }) return sdk.a.b({ n = a * 10 }) end end
             return parallel(list)";
-        assert_eq!(chunk_with(source, outside.clone()).unwrap(), json!([10, 20, 30, 40, 50]));
-        assert_eq!(outside.most_open(), 5);
+        assert_eq!(chunk_with(source, channel.clone()).unwrap(), json!([10, 20, 30, 40, 50]));
+        assert_eq!(channel.open_max(), 5);
     }
 }
 
@@ -30,19 +30,19 @@ fn names_are_kept_and_gaps_are_null() {
 }
 
 #[test]
-fn one_inside_another_lets_the_others_go_on() {
-    let outside = echo(false);
+fn a_nested_parallel_does_not_block_the_others() {
+    let channel = echo(false);
     let source = "return parallel({
         function() return parallel({ function() return sdk.a.b({ n = 1 }) end, function() return sdk.a.b({ n = 2 }) end }) end,
         function() return sdk.a.b({ n = 3 }) end,
     })";
-    assert_eq!(chunk_with(source, outside.clone()).unwrap(), json!([[1, 2], 3]));
-    assert_eq!(outside.most_open(), 3);
+    assert_eq!(chunk_with(source, channel.clone()).unwrap(), json!([[1, 2], 3]));
+    assert_eq!(channel.open_max(), 3);
 }
 
 #[test]
-fn the_others_end_before_an_error_is_raised() {
-    let outside = Played::new(|_, arguments, _| match arguments["name"].as_str() {
+fn the_other_tasks_end_before_an_error_is_raised() {
+    let channel = FakeChannel::new(|_, arguments, _| match arguments["name"].as_str() {
         Some("a.bad") => failed("tool_error", "went wrong"),
         _ => value(json!(1)),
     });
@@ -52,8 +52,8 @@ fn the_others_end_before_an_error_is_raised() {
             function() sdk.a.good() sdk.a.good() done += 1 end,
         })
         return { ok, e, done }";
-    assert_eq!(chunk_with(source, outside.clone()).unwrap(), json!([false, "tools/x.lua:3: went wrong", 1]));
-    let failure = chunk_with("parallel({ function() sdk.a.bad() end })", outside).unwrap_err();
+    assert_eq!(chunk_with(source, channel.clone()).unwrap(), json!([false, "tools/x.lua:3: went wrong", 1]));
+    let failure = chunk_with("parallel({ function() sdk.a.bad() end })", channel).unwrap_err();
     assert_eq!(failure.code.as_deref(), Some("tool_error"));
 }
 
@@ -68,7 +68,7 @@ fn a_task_may_yield_and_use_coroutines_and_callbacks() {
 }
 
 #[test]
-fn what_is_no_function_is_refused() {
+fn values_that_are_not_functions_are_refused() {
     assert_eq!(
         message("\nparallel({ 1 })"),
         "tools/x.lua:2: parallel: expected functions or promises, got number at 1 (write function() return ... end around each call)"
@@ -81,8 +81,8 @@ fn what_is_no_function_is_refused() {
 }
 
 #[test]
-fn servers_as_globals_give_promises() {
-    let outside = Played::new(|_, arguments, _| match arguments["name"].as_str() {
+fn provider_globals_return_promises() {
+    let channel = FakeChannel::new(|_, arguments, _| match arguments["name"].as_str() {
         Some("files.text") => value(json!("{\"a\":1}")),
         Some("files.plain") => value(json!("just text")),
         Some("files.bad") => failed("tool_error", "went wrong"),
@@ -90,7 +90,7 @@ fn servers_as_globals_give_promises() {
     });
     let mut job = job(Entry::Chunk, &[]);
     job.apis.push("sdk.files".to_owned());
-    let run = |source: &str| run_in(&mut Vm::new().unwrap(), &job, source, outside.clone());
+    let run = |source: &str| run_in(&mut Vm::new().unwrap(), &job, source, channel.clone());
     let source = "local a, b = files.text(), files.echo({ n = 2 })
         local all = parallel({ files.plain(), function() return 3 end })
         return { b:await(), a:await().a, a:await().a, all }";
@@ -98,7 +98,7 @@ fn servers_as_globals_give_promises() {
     assert_eq!(run("\nfiles.bad():await()").unwrap_err().message, "tools/x.lua:2: went wrong");
     assert_eq!(run("parallel({ files.bad() })").unwrap_err().code.as_deref(), Some("tool_error"));
     assert!(run("return files == sdk.files").is_ok());
-    assert_eq!(outside.most_open(), 3);
+    assert_eq!(channel.open_max(), 3);
 }
 
 /// Runs a script that has the provider `shop` as a global, with one response for each of its functions.
@@ -110,8 +110,8 @@ fn code_with_shop(source: &str) -> Option<String> {
     run_with_shop(source).unwrap_err().code
 }
 
-fn run_with_shop(source: &str) -> Result<serde_json::Value, Failure> {
-    let outside = Played::new(|_, arguments, _| match arguments["name"].as_str() {
+fn run_with_shop(source: &str) -> Result<serde_json::Value, JobFailure> {
+    let channel = FakeChannel::new(|_, arguments, _| match arguments["name"].as_str() {
         Some("shop.list") => value(json!([{ "id": 1 }, { "id": 2 }])),
         Some("shop.text") => value(json!("[1,2]")),
         Some("shop.name") => value(json!("Ada")),
@@ -122,7 +122,7 @@ fn run_with_shop(source: &str) -> Result<serde_json::Value, Failure> {
     });
     let mut job = job(Entry::Chunk, &[]);
     job.apis.push("sdk.shop".to_owned());
-    run_in(&mut Vm::new().unwrap(), &job, source, outside)
+    run_in(&mut Vm::new().unwrap(), &job, source, channel)
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Calls without `sdk.`: which of them return promises, and that no promise is mistaken for its value.
 
-use super::{Played, failed, job, run_in, value};
+use super::{FakeChannel, failed, job, run_in, value};
 use crate::engine::protocol::Entry;
 use crate::vm::{LogLevel, Vm};
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-fn shop() -> Rc<Played> {
-    Played::new(|_, arguments, _| match arguments["name"].as_str() {
+fn shop() -> Rc<FakeChannel> {
+    FakeChannel::new(|_, arguments, _| match arguments["name"].as_str() {
         Some("shop.list") => value(json!([{ "id": 1 }, { "id": 2 }])),
         Some("shop.name") => value(json!("Ada")),
         Some("shop.count") => value(json!(2)),
@@ -20,14 +20,14 @@ fn shop() -> Rc<Played> {
     })
 }
 
-fn run_at(outside: &Rc<Played>, source: &str) -> Result<Value, String> {
+fn run_at(channel: &Rc<FakeChannel>, source: &str) -> Result<Value, String> {
     let mut job = job(Entry::Chunk, &[]);
     job.apis.push("sdk.shop".to_owned());
-    run_in(&mut Vm::new().unwrap(), &job, source, outside.clone()).map_err(|failure| failure.message)
+    run_in(&mut Vm::new().unwrap(), &job, source, channel.clone()).map_err(|failure| failure.message)
 }
 
 #[test]
-fn calls_whose_promises_are_used_as_such_run_side_by_side() {
+fn calls_whose_promises_are_used_as_such_run_concurrently() {
     for (source, expected, open) in [
         ("local a, b = shop.count(), shop.echo{ n = 1 } return { a:await(), b:await().n }", json!([2, 1]), 2),
         ("local a = shop.count() local b = shop.name() return b:await() .. a:await()", json!("Ada2"), 2),
@@ -117,9 +117,9 @@ fn calls_whose_promises_are_used_as_such_run_side_by_side() {
         ),
         ("local p = shop.nothing() return { p:await() == nil, (shop.nothing():await()) }", json!([true]), 1),
     ] {
-        let outside = shop();
-        assert_eq!(run_at(&outside, source), Ok(expected), "{source}");
-        assert_eq!(outside.most_open(), open, "{source}");
+        let channel = shop();
+        assert_eq!(run_at(&channel, source), Ok(expected), "{source}");
+        assert_eq!(channel.open_max(), open, "{source}");
     }
 }
 
@@ -162,12 +162,12 @@ fn a_promise_never_passes_for_its_value() {
 
 #[test]
 fn numbers_and_booleans_have_no_field_but_await() {
-    for (source, told) in [
+    for (source, expected) in [
         ("return (5).x", "tools/x.lua:1: attempt to index number with 'x'"),
         ("local yes = true\nreturn yes.x", "tools/x.lua:2: attempt to index boolean with 'x'"),
         ("return shop.count():foo()", "tools/x.lua:1: attempt to index number with 'foo'"),
     ] {
-        assert_eq!(run_at(&shop(), source), Err(told.to_owned()));
+        assert_eq!(run_at(&shop(), source), Err(expected.to_owned()));
     }
     assert_eq!(
         run_at(&shop(), "return { (5):await(), (true):await(), getmetatable(5) }"),
@@ -176,24 +176,24 @@ fn numbers_and_booleans_have_no_field_but_await() {
 }
 
 #[test]
-fn every_error_of_calls_that_are_still_open_is_told() {
-    let outside = shop();
+fn every_error_of_unawaited_calls_is_reported() {
+    let channel = shop();
     let open = "local a, b, c = shop.bad(), shop.worse(), shop.count()\n";
     let late = "if false then return { a:await(), b:await(), c:await() } end\n";
     let bad = "sdk.shop.bad was called and not awaited, and failed: went wrong";
     let worse = "sdk.shop.worse was called and not awaited, and failed: went worse";
-    let ended = run_at(&outside, &format!("{open}{late}return 1"));
-    assert_eq!(ended, Err(format!("tools/x.lua: {bad}")));
-    assert_eq!(outside.logged(), [(LogLevel::Error, worse.to_owned())]);
-    let outside = shop();
-    let ended = run_at(&outside, &format!("{open}error('no')\n{late}"));
+    let outcome = run_at(&channel, &format!("{open}{late}return 1"));
+    assert_eq!(outcome, Err(format!("tools/x.lua: {bad}")));
+    assert_eq!(channel.log_lines(), [(LogLevel::Error, worse.to_owned())]);
+    let channel = shop();
+    let outcome = run_at(&channel, &format!("{open}error('no')\n{late}"));
     // The run fails with the script's own error, and all others are logged.
-    assert_eq!(ended, Err("tools/x.lua:2: no".to_owned()));
-    assert_eq!(outside.logged(), [(LogLevel::Error, bad.to_owned()), (LogLevel::Error, worse.to_owned())]);
+    assert_eq!(outcome, Err("tools/x.lua:2: no".to_owned()));
+    assert_eq!(channel.log_lines(), [(LogLevel::Error, bad.to_owned()), (LogLevel::Error, worse.to_owned())]);
 }
 
 #[test]
-fn a_script_is_compiled_for_the_servers_that_it_sees() {
+fn a_script_is_compiled_for_the_providers_that_it_sees() {
     let source = "local a, b = shop.count(), shop.name() return { a:await(), b:await() }";
     let mut vm = Vm::new().unwrap();
     let mut job = job(Entry::Chunk, &[]);
@@ -201,7 +201,7 @@ fn a_script_is_compiled_for_the_servers_that_it_sees() {
     let alone = run_in(&mut vm, &job, source, shop()).unwrap_err();
     assert!(alone.message.contains("there is no variable or function `shop`"), "{}", alone.message);
     job.apis.push("sdk.shop".to_owned());
-    let outside = shop();
-    assert_eq!(run_in(&mut vm, &job, source, outside.clone()).unwrap(), json!([2, "Ada"]));
-    assert_eq!(outside.most_open(), 2);
+    let channel = shop();
+    assert_eq!(run_in(&mut vm, &job, source, channel.clone()).unwrap(), json!([2, "Ada"]));
+    assert_eq!(channel.open_max(), 2);
 }

@@ -1,24 +1,24 @@
 //! `context.elicit`, `context.sample` and `context.roots`: requests to the client that made the script's
 //! call.
 
-use super::{Answered, BAD_REQUEST, text};
+use super::{BAD_REQUEST, HostResult, text};
 use crate::engine::Refusal;
 use ctx_core::{Call, Question, Want};
 use serde_json::{Map, Value, json};
 
 /// The field that wraps an answer whose schema is not an object: an elicitation can only return an object.
-const BARE: &str = "value";
+const WRAPPER_FIELD: &str = "value";
 
 /// Sends the request to the client. `call` returns the script's call, or an error that names the function.
-pub(super) async fn ask<'a>(
+pub(super) async fn send<'a>(
     call: impl FnOnce(&str) -> Result<&'a Call, Refusal>,
     arguments: &Map<String, Value>,
-) -> Answered {
-    let mut is_bare = false;
+) -> HostResult {
+    let mut is_wrapped = false;
     let (name, want) = match text(arguments, "want")? {
         "person" => {
-            let (schema, bare) = object_schema(arguments.get("schema"));
-            is_bare = bare;
+            let (schema, wrapped) = object_schema(arguments.get("schema"));
+            is_wrapped = wrapped;
             ("context.elicit", Want::Person { message: text(arguments, "message")?.to_owned(), schema })
         }
         "model" => match arguments.get("request") {
@@ -34,20 +34,25 @@ pub(super) async fn ask<'a>(
         Some(_) => return Err(Refusal::new(BAD_REQUEST, format!("{name}: `key` must be a string"))),
     };
     match call(name)?.ask(Question { key, want }).await {
-        Ok(Value::Object(mut fields)) if is_bare => Ok((fields.remove(BARE).unwrap_or_default(), Vec::new())),
+        Ok(Value::Object(mut fields)) if is_wrapped => {
+            Ok((fields.remove(WRAPPER_FIELD).unwrap_or_default(), Vec::new()))
+        }
         Ok(answer) => Ok((answer, Vec::new())),
         Err(why) => Err(Refusal::new(why.code(), format!("{name}: {why}"))),
     }
 }
 
 /// The schema as one of an object, which elicitation requires, and whether it was wrapped for that.
-fn object_schema(given: Option<&Value>) -> (Value, bool) {
-    let Some(Value::Object(given)) = given else {
+fn object_schema(schema: Option<&Value>) -> (Value, bool) {
+    let Some(Value::Object(schema)) = schema else {
         return (json!({ "type": "object", "properties": {} }), false);
     };
-    let mut schema = given.clone();
+    let mut schema = schema.clone();
     if schema.get("type").is_some_and(|kind| kind != "object") {
-        return (json!({ "type": "object", "properties": { BARE: schema }, "required": [BARE] }), true);
+        return (
+            json!({ "type": "object", "properties": { WRAPPER_FIELD: schema }, "required": [WRAPPER_FIELD] }),
+            true,
+        );
     }
     // An empty Lua list arrives as an object.
     if schema.get("required").and_then(Value::as_object).is_some_and(Map::is_empty) {

@@ -1,11 +1,11 @@
-//! One run on a worker: sends the script, answers its host requests, and receives the result.
+//! One run on a worker: sends the script, handles its host requests, and receives the result.
 //!
 //! Reading, writing, handling requests and the deadline run concurrently in one future, so that neither
 //! process can block the other for ever. When the future is dropped, so are all open requests.
 
-use super::clock::Clock;
-use super::protocol::{ABOUT_PERSON, Bounds, Failure, FailureKind, Job};
-use super::{LogLine, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Refusal, ScriptRun, World};
+use super::deadline::PausableDeadline;
+use super::protocol::{ASK_METHOD, Bounds, Job, JobFailure, JobFailureKind};
+use super::{LogLine, OPEN_REQUESTS_MAX, REQUESTS_MAX, Refusal, ScriptRun, World};
 use crate::vm::LogLevel;
 use ctx_worker::{Frame, FrameKind, OutgoingFrames, ProtocolViolation, READ_BYTES, WorkerProcess};
 use ctx_worker::{log_budget, log_cost};
@@ -31,81 +31,81 @@ const TIMEOUT: &str = "timeout";
 /// Error code of a response that does not fit into a frame.
 const TOO_LARGE: &str = "too_large";
 
-/// Why a run has no outcome. The worker can be used again only after [`Self::TooLarge`].
+/// Why a run has no outcome. The worker can be used again only after [`Self::JobTooLarge`].
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(super) enum ExchangeError {
     /// The worker exited before it received the script.
-    NotTaken,
+    WorkerGone,
     /// The script and its arguments do not fit into a frame.
-    TooLarge,
+    JobTooLarge,
     /// The worker closed the pipe.
-    Ended,
+    PipeClosed,
     /// The worker violated the protocol.
-    Breach(ProtocolViolation),
+    Violation(ProtocolViolation),
     /// The worker did not end the run within the grace period after the deadline.
-    Late,
+    DeadlineIgnored,
 }
 
-impl From<ProtocolViolation> for Broken {
-    fn from(breach: ProtocolViolation) -> Self {
-        Self::Breach(breach)
+impl From<ProtocolViolation> for ExchangeError {
+    fn from(violation: ProtocolViolation) -> Self {
+        Self::Violation(violation)
     }
 }
 
 /// The outcome of a run, as the worker reports it.
-pub(super) type Ended = Result<Value, Failure>;
+pub(super) type RunOutcome = Result<Value, JobFailure>;
 
 /// A host request that was handled, with its response.
-struct Answered {
+struct HandledRequest {
     number: u32,
     pauses: bool,
-    answer: Result<(Value, Vec<u8>), Refusal>,
+    response: Result<(Value, Vec<u8>), Refusal>,
 }
 
 /// Runs a script on a worker. `logs` receives the script's log, whatever the outcome.
-pub(super) async fn converse(
+pub(super) async fn run_job(
     worker: &mut WorkerProcess,
     run: &ScriptRun,
     world: &dyn World,
     pause_max: Duration,
     logs: &mut Vec<LogLine>,
-) -> Result<Ended, Broken> {
-    hand_over(worker, run)?;
+) -> Result<RunOutcome, ExchangeError> {
+    send_job(worker, run)?;
     let WorkerProcess { stdin, stdout, incoming, outgoing, .. } = worker;
-    let mut talk = Talk {
+    let mut exchange = Exchange {
         run,
         world,
         logs,
         log_left: log_budget(run.log_bytes),
-        clock: Clock::new(run.deadline.into(), pause_max),
-        asked: 0,
-        open: Vec::new(),
-        answers: FuturesUnordered::new(),
+        deadline: PausableDeadline::new(run.deadline.into(), pause_max),
+        requests_total: 0,
+        open_requests: Vec::new(),
+        handlers: FuturesUnordered::new(),
     };
-    let sleep = sleep_until(talk.clock.rings_at());
+    let sleep = sleep_until(exchange.deadline.fires_at());
     tokio::pin!(sleep);
     loop {
         while let Some((frame, length)) = incoming.next_frame()? {
-            let ended = talk.hear(&frame, outgoing)?;
+            let outcome = exchange.handle_frame(&frame, outgoing)?;
             incoming.take(length);
-            match ended {
+            match outcome {
                 None => {}
-                Some(ended) if incoming.is_empty() => return Ok(ended),
+                Some(outcome) if incoming.is_empty() => return Ok(outcome),
                 Some(_) => return Err(ProtocolViolation::Order.into()),
             }
         }
-        if sleep.deadline() != talk.clock.rings_at() {
-            sleep.as_mut().reset(talk.clock.rings_at());
+        if sleep.deadline() != exchange.deadline.fires_at() {
+            sleep.as_mut().reset(exchange.deadline.fires_at());
         }
         let pending = outgoing.pending();
         tokio::select! {
             // The deadline comes first, so that a worker that sends without pause cannot starve it.
             biased;
-            () = &mut sleep => talk.time_is_over(outgoing)?,
-            Some(answered) = talk.answers.next(),
-                if !talk.answers.is_empty() && pending.len() < OUTGOING_BYTES_MAX =>
+            () = &mut sleep => exchange.handle_deadline(outgoing)?,
+            Some(handled) = exchange.handlers.next(),
+                if !exchange.handlers.is_empty() && pending.len() < OUTGOING_BYTES_MAX =>
             {
-                talk.reply(answered, outgoing)?;
+                exchange.finish_request(handled, outgoing)?;
             },
             written = stdin.write(pending), if !pending.is_empty() => match written {
                 Ok(length) => outgoing.wrote(length),
@@ -113,7 +113,7 @@ pub(super) async fn converse(
                 Err(_) => outgoing.clear(),
             },
             read = stdout.read_buf(incoming.room(READ_BYTES)) => match read {
-                Ok(0) | Err(_) => return Err(Broken::Ended),
+                Ok(0) | Err(_) => return Err(ExchangeError::PipeClosed),
                 Ok(_) => {}
             },
         }
@@ -121,8 +121,8 @@ pub(super) async fn converse(
 }
 
 /// Queues the script and its arguments, and writes as much as the pipe accepts without waiting.
-fn hand_over(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), Broken> {
-    let too_large = |_| Broken::TooLarge;
+fn send_job(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), ExchangeError> {
+    let too_large = |_| ExchangeError::JobTooLarge;
     let raw = |value: &Value| to_raw_value(value).map_err(too_large);
     let time = run.deadline.saturating_duration_since(std::time::Instant::now());
     let job = Job {
@@ -140,41 +140,41 @@ fn hand_over(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), Broken> 
     };
     let json = serde_json::to_vec(&job).map_err(too_large)?;
     let frame = Frame { json: &json, bytes: &run.source, ..Frame::new(FrameKind::Job, 0) };
-    worker.outgoing.push(&frame).map_err(|_| Broken::TooLarge)?;
-    // The loop in `converse` writes the rest.
+    worker.outgoing.push(&frame).map_err(|_| ExchangeError::JobTooLarge)?;
+    // The loop in `run_job` writes the rest.
     match worker.stdin.write(worker.outgoing.pending()).now_or_never() {
         Some(Ok(written)) => worker.outgoing.wrote(written),
-        Some(Err(_)) => return Err(Broken::NotTaken),
+        Some(Err(_)) => return Err(ExchangeError::WorkerGone),
         None => {}
     }
     Ok(())
 }
 
 /// The state of a run in progress.
-struct Talk<'a> {
+struct Exchange<'a> {
     run: &'a ScriptRun,
     world: &'a dyn World,
     logs: &'a mut Vec<LogLine>,
     log_left: usize,
-    clock: Clock,
-    asked: u32,
-    open: Vec<u32>,
-    answers: FuturesUnordered<BoxFuture<'a, Answered>>,
+    deadline: PausableDeadline,
+    requests_total: u32,
+    open_requests: Vec<u32>,
+    handlers: FuturesUnordered<BoxFuture<'a, HandledRequest>>,
 }
 
-impl Talk<'_> {
+impl Exchange<'_> {
     /// Handles a frame from the worker; returns the outcome once the run has ended.
-    fn hear(
+    fn handle_frame(
         &mut self,
         frame: &Frame<'_>,
         outgoing: &mut OutgoingFrames,
-    ) -> Result<Option<Ended>, ProtocolViolation> {
+    ) -> Result<Option<RunOutcome>, ProtocolViolation> {
         match frame.kind {
-            FrameKind::Question => self.take_question(frame, outgoing)?,
+            FrameKind::Question => self.accept_request(frame, outgoing)?,
             FrameKind::Log => {
                 self.log_left =
                     self.log_left.checked_sub(log_cost(frame.bytes)).ok_or(ProtocolViolation::Logs)?;
-                let level = level(frame.number).ok_or(ProtocolViolation::Order)?;
+                let level = parse_level(frame.number).ok_or(ProtocolViolation::Order)?;
                 let message = String::from_utf8_lossy(frame.bytes).into_owned();
                 self.world.log(level, &message);
                 self.logs.push(LogLine { level, message });
@@ -186,10 +186,10 @@ impl Talk<'_> {
                 return Ok(Some(Ok(frame.parse()?)));
             }
             FrameKind::Failed => {
-                let mut failure: Failure = frame.parse()?;
+                let mut failure: JobFailure = frame.parse()?;
                 // After the deadline every failure is a timeout: the run's host requests were cut short.
-                if self.clock.is_over {
-                    failure.kind = FailureKind::Time;
+                if self.deadline.has_passed {
+                    failure.kind = JobFailureKind::Time;
                 }
                 return Ok(Some(Err(failure)));
             }
@@ -198,71 +198,75 @@ impl Talk<'_> {
         Ok(None)
     }
 
-    fn take_question(
+    fn accept_request(
         &mut self,
         frame: &Frame<'_>,
         outgoing: &mut OutgoingFrames,
     ) -> Result<(), ProtocolViolation> {
         let number = frame.number;
-        if self.open.contains(&number) {
+        if self.open_requests.contains(&number) {
             return Err(ProtocolViolation::Order);
         }
-        if self.open.len() >= QUESTIONS_OPEN_MAX {
+        if self.open_requests.len() >= OPEN_REQUESTS_MAX {
             return Err(ProtocolViolation::QuestionsOpen);
         }
-        self.asked += 1;
-        if self.asked > QUESTIONS_MAX {
+        self.requests_total += 1;
+        if self.requests_total > REQUESTS_MAX {
             return Err(ProtocolViolation::Questions);
         }
-        if self.clock.is_over {
+        if self.deadline.has_passed {
             return refuse(outgoing, number, &Refusal::timeout());
         }
-        self.open.push(number);
-        let (about, arguments, bytes) = (frame.name.to_owned(), frame.parse()?, frame.bytes.to_vec());
-        let pauses = about == ABOUT_PERSON;
-        let until = if pauses { Some(self.clock.pause()) } else { None };
+        self.open_requests.push(number);
+        let (method, arguments, bytes) = (frame.name.to_owned(), frame.parse()?, frame.bytes.to_vec());
+        let pauses = method == ASK_METHOD;
+        let pause_end = if pauses { Some(self.deadline.pause()) } else { None };
         let world = self.world;
-        self.answers.push(Box::pin(async move {
-            let answer = world.answer(&about, arguments, bytes);
-            let answer = match until {
-                None => answer.await,
-                Some(until) => timeout_at(until, answer).await.unwrap_or(Err(Refusal::timeout())),
+        self.handlers.push(Box::pin(async move {
+            let response = world.answer(&method, arguments, bytes);
+            let response = match pause_end {
+                None => response.await,
+                Some(pause_end) => timeout_at(pause_end, response).await.unwrap_or(Err(Refusal::timeout())),
             };
-            Answered { number, pauses, answer }
+            HandledRequest { number, pauses, response }
         }));
         Ok(())
     }
 
-    fn reply(&mut self, answered: Answered, outgoing: &mut OutgoingFrames) -> Result<(), ProtocolViolation> {
-        let Answered { number, pauses, answer } = answered;
-        self.open.retain(|other| *other != number);
+    fn finish_request(
+        &mut self,
+        handled: HandledRequest,
+        outgoing: &mut OutgoingFrames,
+    ) -> Result<(), ProtocolViolation> {
+        let HandledRequest { number, pauses, response } = handled;
+        self.open_requests.retain(|other| *other != number);
         if pauses {
-            self.clock.resume();
+            self.deadline.resume();
         }
-        reply(outgoing, number, answer)
+        send_response(outgoing, number, response)
     }
 
     /// At the deadline, refuses the open host requests, so that the worker can end the run. At the end of the
     /// grace period, gives the worker up.
-    fn time_is_over(&mut self, outgoing: &mut OutgoingFrames) -> Result<(), Broken> {
-        if self.clock.is_over {
-            return Err(Broken::Late);
+    fn handle_deadline(&mut self, outgoing: &mut OutgoingFrames) -> Result<(), ExchangeError> {
+        if self.deadline.has_passed {
+            return Err(ExchangeError::DeadlineIgnored);
         }
-        self.clock.is_over = true;
-        self.answers.clear();
-        for number in self.open.drain(..) {
+        self.deadline.has_passed = true;
+        self.handlers.clear();
+        for number in self.open_requests.drain(..) {
             refuse(outgoing, number, &Refusal::timeout())?;
         }
         Ok(())
     }
 }
 
-fn reply(
+fn send_response(
     outgoing: &mut OutgoingFrames,
     number: u32,
-    answer: Result<(Value, Vec<u8>), Refusal>,
+    response: Result<(Value, Vec<u8>), Refusal>,
 ) -> Result<(), ProtocolViolation> {
-    let refusal = match answer {
+    let refusal = match response {
         Ok((value, bytes)) => {
             let json = serde_json::to_vec(&value).map_err(|_| ProtocolViolation::Json)?;
             let frame = Frame { json: &json, bytes: &bytes, ..Frame::new(FrameKind::Answer, number) };
@@ -292,7 +296,7 @@ fn refuse(outgoing: &mut OutgoingFrames, number: u32, refusal: &Refusal) -> Resu
     })
 }
 
-fn level(number: u32) -> Option<LogLevel> {
+fn parse_level(number: u32) -> Option<LogLevel> {
     [LogLevel::Debug, LogLevel::Info, LogLevel::Warn, LogLevel::Error]
         .into_iter()
         .find(|level| *level as u32 == number)

@@ -7,25 +7,25 @@ use tokio::time::Instant;
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The deadline of a run, paused while the run waits for a person.
-pub(super) struct Clock {
+pub(super) struct PausableDeadline {
     deadline: Instant,
     /// Number of open requests to people; the first began at `paused_at`.
     pauses: u32,
     paused_at: Instant,
     pause_left: Duration,
     /// Whether the deadline has passed and only the grace period is left.
-    pub(super) is_over: bool,
+    pub(super) has_passed: bool,
 }
 
-impl Clock {
+impl PausableDeadline {
     pub(super) fn new(deadline: Instant, pause_max: Duration) -> Self {
-        Self { deadline, pauses: 0, paused_at: deadline, pause_left: pause_max, is_over: false }
+        Self { deadline, pauses: 0, paused_at: deadline, pause_left: pause_max, has_passed: false }
     }
 
-    /// When the timer fires next. While the clock is paused that is at the latest possible deadline: requests
+    /// When the timer fires next. While the deadline is paused that is at the latest possible deadline: requests
     /// to people have a timeout of their own.
-    pub(super) fn rings_at(&self) -> Instant {
-        if self.is_over {
+    pub(super) fn fires_at(&self) -> Instant {
+        if self.has_passed {
             self.deadline + GRACE
         } else if self.pauses > 0 {
             self.deadline + self.pause_left
@@ -34,7 +34,7 @@ impl Clock {
         }
     }
 
-    /// Pauses the clock; returns when the pause must end.
+    /// Pauses the deadline; returns when the pause must end.
     pub(super) fn pause(&mut self) -> Instant {
         if self.pauses == 0 {
             self.paused_at = Instant::now();
@@ -46,16 +46,16 @@ impl Clock {
     pub(super) fn resume(&mut self) {
         self.pauses = self.pauses.saturating_sub(1);
         if self.pauses == 0 {
-            let stood = self.paused_at.elapsed();
-            self.deadline += stood;
-            self.pause_left = self.pause_left.saturating_sub(stood);
+            let paused_for = self.paused_at.elapsed();
+            self.deadline += paused_for;
+            self.pause_left = self.pause_left.saturating_sub(paused_for);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, GRACE};
+    use super::{GRACE, PausableDeadline};
     use std::time::Duration;
     use tokio::time::{Instant, advance};
 
@@ -64,34 +64,34 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn time_spent_on_people_moves_the_deadline_once() {
         let deadline = Instant::now() + 30 * SECOND;
-        let mut clock = Clock::new(deadline, 600 * SECOND);
-        clock.pause();
+        let mut pausable = PausableDeadline::new(deadline, 600 * SECOND);
+        pausable.pause();
         advance(10 * SECOND).await;
-        clock.pause();
+        pausable.pause();
         advance(10 * SECOND).await;
-        clock.resume();
+        pausable.resume();
         advance(10 * SECOND).await;
-        clock.resume();
-        assert_eq!(clock.rings_at(), deadline + 30 * SECOND);
+        pausable.resume();
+        assert_eq!(pausable.fires_at(), deadline + 30 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn people_have_a_bound_of_their_own_in_all() {
         let began = Instant::now();
-        let mut clock = Clock::new(began + 30 * SECOND, 600 * SECOND);
-        assert_eq!(clock.pause(), began + 600 * SECOND);
+        let mut pausable = PausableDeadline::new(began + 30 * SECOND, 600 * SECOND);
+        assert_eq!(pausable.pause(), began + 600 * SECOND);
         advance(500 * SECOND).await;
-        clock.resume();
-        assert_eq!(clock.pause(), began + 600 * SECOND);
-        assert_eq!(clock.rings_at(), began + 630 * SECOND);
+        pausable.resume();
+        assert_eq!(pausable.pause(), began + 600 * SECOND);
+        assert_eq!(pausable.fires_at(), began + 630 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_the_deadline_a_worker_has_a_moment_left() {
         let deadline = Instant::now() + SECOND;
-        let mut clock = Clock::new(deadline, 600 * SECOND);
-        assert_eq!(clock.rings_at(), deadline);
-        clock.is_over = true;
-        assert_eq!(clock.rings_at(), deadline + GRACE);
+        let mut pausable = PausableDeadline::new(deadline, 600 * SECOND);
+        assert_eq!(pausable.fires_at(), deadline);
+        pausable.has_passed = true;
+        assert_eq!(pausable.fires_at(), deadline + GRACE);
     }
 }
