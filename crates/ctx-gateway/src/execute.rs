@@ -1,6 +1,6 @@
 //! The tool `execute`: checks and runs the script that a client sends.
 
-use crate::check::check;
+use crate::check::check_script;
 use crate::kept::KeptResults;
 use crate::output::to_output;
 use async_trait::async_trait;
@@ -25,13 +25,13 @@ fn description(has_knowledge: bool) -> String {
 }
 
 /// The tool `execute`.
-pub(crate) struct Execute {
+pub(crate) struct ExecuteTool {
     scripts: Scripts,
     results: KeptResults,
     spec: Arc<ToolSpec>,
 }
 
-impl Execute {
+impl ExecuteTool {
     pub(crate) fn new(scripts: Scripts, results: KeptResults, has_knowledge: bool) -> Self {
         let input_schema = json!({
             "type": "object",
@@ -49,7 +49,7 @@ impl Execute {
 }
 
 #[async_trait]
-impl Tool for Execute {
+impl Tool for ExecuteTool {
     fn spec(&self) -> Arc<ToolSpec> {
         self.spec.clone()
     }
@@ -81,9 +81,9 @@ impl Tool for Execute {
 /// Checks a script, on the blocking thread pool if it is long.
 async fn check_off_runtime(script: &str, catalog: &Arc<Catalog>) -> Result<(), ToolError> {
     if script.len() <= INLINE_BYTES_MAX {
-        return check(script, catalog);
+        return check_script(script, catalog);
     }
     let (script, catalog) = (script.to_owned(), catalog.clone());
-    let checked = tokio::task::spawn_blocking(move || check(&script, &catalog)).await;
-    checked.unwrap_or_else(|error| Err(ToolError::internal("the script cannot be checked", error)))
+    let result = tokio::task::spawn_blocking(move || check_script(&script, &catalog)).await;
+    result.unwrap_or_else(|error| Err(ToolError::internal("the script cannot be checked", error)))
 }

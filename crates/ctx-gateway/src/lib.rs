@@ -13,14 +13,14 @@ mod output;
 
 use ctx_core::{BuiltinProvider, Identifier, Provider, Resources, Tool};
 use ctx_luau::Scripts;
-use discover::{Directories, FunctionResources, GetFunctionDocs, ListFunctions, SearchDocs};
-use execute::Execute;
+use discover::{Directories, FunctionResources, GetFunctionDocsTool, ListFunctionsTool, SearchDocsTool};
+use execute::ExecuteTool;
 use kept::{KeptFiles, KeptResults};
 use std::sync::Arc;
 
 /// The provider `ctx`.
 pub struct Gateway {
-    execute: Arc<Execute>,
+    execute: Arc<ExecuteTool>,
     directories: Arc<Directories>,
     results: KeptResults,
     files: KeptFiles,
@@ -31,7 +31,7 @@ impl Gateway {
     /// are documents to search.
     pub fn new(scripts: Scripts, has_knowledge: bool) -> Self {
         let results = KeptResults::default();
-        let execute = Arc::new(Execute::new(scripts, results.clone(), has_knowledge));
+        let execute = Arc::new(ExecuteTool::new(scripts, results.clone(), has_knowledge));
         Self { execute, directories: Arc::default(), results, files: KeptFiles::default() }
     }
 
@@ -50,9 +50,9 @@ impl Provider for Gateway {
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         vec![
             self.execute.clone(),
-            Arc::new(ListFunctions::new(self.directories.clone())),
-            Arc::new(SearchDocs::new(self.directories.clone())),
-            Arc::new(GetFunctionDocs::new()),
+            Arc::new(ListFunctionsTool::new(self.directories.clone())),
+            Arc::new(SearchDocsTool::new(self.directories.clone())),
+            Arc::new(GetFunctionDocsTool::new()),
         ]
     }
 

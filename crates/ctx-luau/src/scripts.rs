@@ -183,7 +183,7 @@ impl Scripts {
         run.deadline = kinds::call_deadline(call, self.runtime.limits.timeout);
         run.depth = call.depth();
         run.apis.extend(kinds::provider_globals(source, call.catalog()));
-        let world = ScriptWorld::of_call(&script, call);
+        let world = ScriptWorld::for_call(&script, call);
         self.runtime.engine.run(&run, &world).await
     }
 

@@ -69,15 +69,15 @@ pub(super) fn find_foreign_idioms(script: &str, tree: &TokenTree<'_>) -> Vec<(Fo
 
 fn idiom_at_symbol(script: &str, tree: &TokenTree<'_>, at: usize) -> Option<ForeignIdiom> {
     let byte = tree.byte_offset(at);
-    let is_quoted_field = tree.text(at).is_some() && tree.is_item(at) && tree.symbol(at + 1, ":");
+    let is_quoted_field = tree.text(at).is_some() && tree.is_item(at) && tree.is_symbol(at + 1, ":");
     if is_quoted_field {
         Some(ForeignIdiom::ColonField)
-    } else if tree.symbol(at, DOLLAR_IN_STRING) {
+    } else if tree.is_symbol(at, DOLLAR_IN_STRING) {
         Some(ForeignIdiom::DollarBrace)
-    } else if tree.symbol(at, "=") && tree.symbol(at + 1, ">") && tree.byte_offset(at + 1) == byte + 1 {
+    } else if tree.is_symbol(at, "=") && tree.is_symbol(at + 1, ">") && tree.byte_offset(at + 1) == byte + 1 {
         Some(ForeignIdiom::ArrowFunction)
     } else {
-        (tree.symbol(at, ":") && is_block_header_end(script, byte)).then_some(ForeignIdiom::ColonBlock)
+        (tree.is_symbol(at, ":") && is_block_header_end(script, byte)).then_some(ForeignIdiom::ColonBlock)
     }
 }
 
@@ -102,14 +102,16 @@ fn idiom_at_name(
         return None;
     }
     match name {
-        "for" if tree.symbol(at + 1, "(") => Some(ForeignIdiom::BraceBlock),
+        "for" if tree.is_symbol(at + 1, "(") => Some(ForeignIdiom::BraceBlock),
         "for" | "local" => unpacking_idiom(tree, at),
         "if" | "elseif" | "while" => is_braced_condition(tree, at + 1).then_some(ForeignIdiom::BraceBlock),
         "function" => is_braced_function(tree, at).then_some(ForeignIdiom::BraceBlock),
-        _ if tree.is_item(at) && tree.symbol(at + 1, ":") => {
+        _ if tree.is_item(at) && tree.is_symbol(at + 1, ":") => {
             // `{ list:first() }` calls a method, if there is such a variable.
             let is_call = tree.name(at + 2).is_some_and(|name| !KEYWORDS.contains(&name))
-                && (tree.symbol(at + 3, "(") || tree.symbol(at + 3, "{") || tree.text(at + 3).is_some());
+                && (tree.is_symbol(at + 3, "(")
+                    || tree.is_symbol(at + 3, "{")
+                    || tree.text(at + 3).is_some());
             (!is_call).then_some(ForeignIdiom::ColonField)
         }
         _ if lists.get(name) == Some(&true) => list_idiom(tree, at),
@@ -125,8 +127,8 @@ fn unpacking_idiom(tree: &TokenTree<'_>, at: usize) -> Option<ForeignIdiom> {
         Some("for") => (true, "paginate"),
         _ => (false, "parallel"),
     };
-    let ends_list = if is_for { tree.name(last + 1) == Some("in") } else { tree.symbol(last + 1, "=") };
-    let is_alone = || tree.closing(last + 3).is_some_and(|close| !tree.symbol(close + 1, ","));
+    let ends_list = if is_for { tree.name(last + 1) == Some("in") } else { tree.is_symbol(last + 1, "=") };
+    let is_alone = || tree.closing_bracket(last + 3).is_some_and(|close| !tree.is_symbol(close + 1, ","));
     let is_idiom = names.len() > 1 && ends_list && tree.name(last + 2) == Some(value) && is_alone();
     is_idiom.then_some(if is_for {
         ForeignIdiom::IndexedPaginate
@@ -137,9 +139,9 @@ fn unpacking_idiom(tree: &TokenTree<'_>, at: usize) -> Option<ForeignIdiom> {
 
 /// Whether a condition is written `(x) {`, which calls `x` with a table: no `then` or operator can follow the block.
 fn is_braced_condition(tree: &TokenTree<'_>, open: usize) -> bool {
-    let close = if tree.symbol(open, "(") { tree.closing(open) } else { None };
-    let brace = close.map(|close| close + 1).filter(|brace| tree.symbol(*brace, "{"));
-    brace.is_some_and(|brace| match tree.closing(brace) {
+    let close = if tree.is_symbol(open, "(") { tree.closing_bracket(open) } else { None };
+    let brace = close.map(|close| close + 1).filter(|brace| tree.is_symbol(*brace, "{"));
+    brace.is_some_and(|brace| match tree.closing_bracket(brace) {
         Some(end) => {
             !tree.expression_continues(end + 1) && !matches!(tree.name(end + 1), Some("then" | "do"))
         }
@@ -149,17 +151,17 @@ fn is_braced_condition(tree: &TokenTree<'_>, open: usize) -> bool {
 
 /// Whether a function is written `function f(x) {`.
 fn is_braced_function(tree: &TokenTree<'_>, at: usize) -> bool {
-    let close = tree.parameters_of(at).and_then(|open| tree.closing(open));
-    close.is_some_and(|close| tree.symbol(close + 1, "{"))
+    let close = tree.parameters_of(at).and_then(|open| tree.closing_bracket(open));
+    close.is_some_and(|close| tree.is_symbol(close + 1, "{"))
 }
 
 /// Detects reads of `list.length` and `list[0]`.
 fn list_idiom(tree: &TokenTree<'_>, at: usize) -> Option<ForeignIdiom> {
-    if tree.symbol(at + 1, ".") && tree.name(at + 2) == Some("length") {
+    if tree.is_symbol(at + 1, ".") && tree.name(at + 2) == Some("length") {
         return Some(ForeignIdiom::LengthField);
     }
     let is_zero = matches!(tree.kind(at + 2), Some(TokenKind::Number(zero)) if *zero == 0.0);
-    (tree.symbol(at + 1, "[") && is_zero && tree.symbol(at + 3, "]")).then_some(ForeignIdiom::ZeroIndex)
+    (tree.is_symbol(at + 1, "[") && is_zero && tree.is_symbol(at + 3, "]")).then_some(ForeignIdiom::ZeroIndex)
 }
 
 /// Local variables that certainly hold lists: bound once, with a table of items or one that is filled by
@@ -174,11 +176,12 @@ fn local_lists<'a>(tree: &TokenTree<'a>) -> HashMap<&'a str, bool> {
     for at in 0..tree.len() {
         let Some(local) = tree.local_declaration(at) else { continue };
         let (&[name], Some(open)) = (local.names.as_slice(), local.value) else { continue };
-        let close = if tree.symbol(open, "{") { tree.closing(open) } else { None };
+        let close = if tree.is_symbol(open, "{") { tree.closing_bracket(open) } else { None };
         if let (Some(name), Some(close)) =
             (tree.name(name).filter(|name| counts.get(name) == Some(&1)), close)
             && !tree.expression_continues(close + 1)
-            && (open + 1..close).all(|at| !tree.symbol(at, "=") || tree.enclosing(at) != Some(open))
+            && (open + 1..close)
+                .all(|at| !tree.is_symbol(at, "=") || tree.enclosing_bracket(at) != Some(open))
         {
             lists.insert(name, close > open + 1);
         }
@@ -188,20 +191,20 @@ fn local_lists<'a>(tree: &TokenTree<'a>) -> HashMap<&'a str, bool> {
             continue;
         };
         let is_inserted = at > 3
-            && tree.symbol(at + 1, ",")
-            && tree.symbol(at - 1, "(")
+            && tree.is_symbol(at + 1, ",")
+            && tree.is_symbol(at - 1, "(")
             && tree.name(at - 2) == Some("insert")
             && tree.name(at - 4) == Some("table");
-        let index_end = if tree.symbol(at + 1, "[") { tree.closing(at + 1) } else { None };
-        let is_appended = tree.symbol(at + 2, "#") && tree.name(at + 3) == Some(name);
+        let index_end = if tree.is_symbol(at + 1, "[") { tree.closing_bracket(at + 1) } else { None };
+        let is_appended = tree.is_symbol(at + 2, "#") && tree.name(at + 3) == Some(name);
         let is_object = at > 1
-            && tree.symbol(at - 1, "(")
+            && tree.is_symbol(at - 1, "(")
             && matches!(tree.name(at - 2), Some("setmetatable" | "rawset"));
         match index_end {
             _ if is_object => drop(lists.remove(name)),
-            Some(close) if tree.symbol(close + 1, "=") && is_appended => drop(lists.insert(name, true)),
-            Some(close) if tree.symbol(close + 1, "=") => drop(lists.remove(name)),
-            None if tree.symbol(at + 1, ".") && tree.symbol(at + 3, "=") => drop(lists.remove(name)),
+            Some(close) if tree.is_symbol(close + 1, "=") && is_appended => drop(lists.insert(name, true)),
+            Some(close) if tree.is_symbol(close + 1, "=") => drop(lists.remove(name)),
+            None if tree.is_symbol(at + 1, ".") && tree.is_symbol(at + 3, "=") => drop(lists.remove(name)),
             _ if is_inserted => drop(lists.insert(name, true)),
             _ => {}
         }

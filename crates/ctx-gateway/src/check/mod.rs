@@ -33,13 +33,13 @@ const TYPE_NAMES: [&str; 9] =
     ["any", "boolean", "buffer", "never", "number", "string", "thread", "unknown", "userdata"];
 
 /// Refuses a script that would certainly fail.
-pub(crate) fn check(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
+pub(crate) fn check_script(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
     if script.len() > SCRIPT_BYTES_MAX {
         return Ok(());
     }
     // Syntax errors are left to the engine, too.
-    let Some(tree) = TokenTree::of(script) else { return Ok(()) };
-    let (references, defined) = (collect_references(&tree), DefinedNames::of(script, &tree));
+    let Some(tree) = TokenTree::parse(script) else { return Ok(()) };
+    let (references, defined) = (collect_references(&tree), DefinedNames::collect(script, &tree));
     let mut problems = Vec::new();
     let mut lookup = FunctionLookup { catalog, by_original_name: None, functions: HashMap::new() };
     for call in references.calls.iter().take(CALLS_MAX) {
@@ -106,7 +106,7 @@ fn undefined_names(
         let (line, column) = position(script, tree.byte_offset(*at));
         let others = providers.iter().copied().filter(|name| !is_builtin_global(name));
         // Luau reads `{ name: f(x) }` as a method call on the variable `name`, which does not exist.
-        let problem = match tree.is_item(*at) && tree.symbol(at + 1, ":") {
+        let problem = match tree.is_item(*at) && tree.is_symbol(at + 1, ":") {
             true => ForeignIdiom::ColonField.hint().to_owned(),
             false => describe_undefined(&truncate(name), defined, others),
         };
@@ -150,32 +150,32 @@ fn call_problems(
     }
     // A name may be as long as the script; neither messages nor the search for similar names should be.
     let (shown_provider, shown_name) = (truncate(&call.provider), truncate(&call.name));
-    let shown = format!("sdk.{shown_provider}.{shown_name}");
+    let function_name = format!("sdk.{shown_provider}.{shown_name}");
     if !provides {
         if uncalled.contains(&call.provider) {
             return Vec::new();
         }
         if let Some(reason) = catalog.left_out_reason(&provider) {
-            return vec![(format!("{shown}: {reason}"), None)];
+            return vec![(format!("{function_name}: {reason}"), None)];
         }
         let providers: BTreeSet<&str> =
             catalog.functions().map(|entry| entry.name.provider().as_str()).collect();
-        let near = match nearest(&shown_provider, providers.iter().copied()) {
-            Some(near) => hint(Some(near)),
+        let similar = match nearest(&shown_provider, providers.iter().copied()) {
+            Some(similar) => hint(Some(similar)),
             None => provider_list(providers),
         };
-        return vec![(format!("{shown}: there is no provider `{shown_provider}`{near}"), None)];
+        return vec![(format!("{function_name}: there is no provider `{shown_provider}`{similar}"), None)];
     }
     let Some(entry) = found else {
         if uncalled.contains(&format!("{}.{}", call.provider, call.name)) {
             return Vec::new();
         }
         let functions = catalog.functions().filter(|entry| *entry.name.provider() == provider);
-        let near = match catalog.left_out_reason(&provider) {
+        let similar = match catalog.left_out_reason(&provider) {
             Some(reason) => format!(" ({reason})"),
             None => hint(nearest(&shown_name, functions.map(|entry| entry.name.tool().as_str()))),
         };
-        return vec![(format!("{shown}: {provider} has no function `{shown_name}`{near}"), None)];
+        return vec![(format!("{function_name}: {provider} has no function `{shown_name}`{similar}"), None)];
     };
     let Some(arguments) = &call.arguments else { return Vec::new() };
     let function = lookup.function(entry);
@@ -184,7 +184,7 @@ fn call_problems(
     let last = certain.len().saturating_sub(1);
     let problems = certain.iter().enumerate().map(|(index, misfit)| {
         let signature = (index == last).then(|| format!("sdk.{provider}.{}", function.signature()));
-        (format!("{shown}: {}", describe_misfit(misfit)), signature)
+        (format!("{function_name}: {}", describe_misfit(misfit)), signature)
     });
     problems.collect()
 }

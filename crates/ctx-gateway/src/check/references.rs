@@ -40,8 +40,8 @@ pub(super) fn collect_references(tree: &TokenTree<'_>) -> ScriptReferences {
     let mut at = 0;
     while at < tree.len() {
         match tree.name(at) {
-            Some("pcall" | "xpcall") if tree.symbol(at + 1, "(") => {
-                at = tree.closing(at + 1).unwrap_or(tree.len());
+            Some("pcall" | "xpcall") if tree.is_symbol(at + 1, "(") => {
+                at = tree.closing_bracket(at + 1).unwrap_or(tree.len());
                 continue;
             }
             Some(_) if !tree.is_field(at) => {
@@ -58,7 +58,7 @@ pub(super) fn collect_references(tree: &TokenTree<'_>) -> ScriptReferences {
 /// Records a name that is read: no keyword, no target of an assignment and no key of a table.
 fn record_name(tree: &TokenTree<'_>, at: usize, references: &mut ScriptReferences) {
     if let Some(name) = tree.name(at).filter(|name| !KEYWORDS.contains(name))
-        && !tree.symbol(at + 1, "=")
+        && !tree.is_symbol(at + 1, "=")
     {
         references.names_read.entry(name.to_owned()).or_insert(at);
     }
@@ -78,8 +78,10 @@ fn record_call(tree: &TokenTree<'_>, at: usize, references: &mut ScriptReference
         references.uncalled.insert(provider);
         return;
     };
-    let is_paginated =
-        at > 1 && tree.symbol(at - 1, "(") && tree.name(at - 2) == Some("paginate") && !tree.is_field(at - 2);
+    let is_paginated = at > 1
+        && tree.is_symbol(at - 1, "(")
+        && tree.name(at - 2) == Some("paginate")
+        && !tree.is_field(at - 2);
     let arguments = if is_paginated {
         read_paginated_arguments(tree, at - 1, after)
     } else {
@@ -105,10 +107,10 @@ fn record_call(tree: &TokenTree<'_>, at: usize, references: &mut ScriptReference
 
 /// The name in `.name` or `["name"]`, and the index after it.
 fn parse_field(tree: &TokenTree<'_>, at: usize) -> Option<(String, usize)> {
-    if tree.symbol(at, ".") {
+    if tree.is_symbol(at, ".") {
         return tree.name(at + 1).map(|name| (name.to_owned(), at + 2));
     }
-    let name = tree.text(at + 1).filter(|_| tree.symbol(at, "[") && tree.symbol(at + 2, "]"))?;
+    let name = tree.text(at + 1).filter(|_| tree.is_symbol(at, "[") && tree.is_symbol(at + 2, "]"))?;
     Some((name.to_owned(), at + 3))
 }
 
@@ -125,11 +127,11 @@ fn read_arguments(tree: &TokenTree<'_>, at: usize) -> CallArguments {
     match tree.kind(at) {
         Some(TokenKind::Text(text)) => CallArguments::Literals(vec![Literal::Text(text.clone())]),
         Some(TokenKind::Symbol("{" | "(")) => {
-            let Some(close) = tree.closing(at) else { return CallArguments::Hidden };
+            let Some(close) = tree.closing_bracket(at) else { return CallArguments::Hidden };
             if tree.has_function(at, close) {
                 return CallArguments::Hidden;
             }
-            if tree.symbol(at, "{") {
+            if tree.is_symbol(at, "{") {
                 return CallArguments::Literals(vec![table_literal(tree, at, close, 0)]);
             }
             let values =
@@ -143,7 +145,7 @@ fn read_arguments(tree: &TokenTree<'_>, at: usize) -> CallArguments {
 /// The arguments with which `paginate(function, arguments)` calls its function; `open` is the bracket of
 /// `paginate`, `after` the index after the function.
 fn read_paginated_arguments(tree: &TokenTree<'_>, open: usize, after: usize) -> CallArguments {
-    let Some(close) = tree.closing(open).filter(|close| !tree.has_function(open, *close)) else {
+    let Some(close) = tree.closing_bracket(open).filter(|close| !tree.has_function(open, *close)) else {
         return CallArguments::Hidden;
     };
     match split_list(tree, open + 1, close)[..] {
@@ -159,11 +161,11 @@ fn split_list(tree: &TokenTree<'_>, from: usize, to: usize) -> Vec<(usize, usize
     let mut parts = Vec::new();
     let (mut start, mut at) = (from, from);
     while at < to {
-        if tree.symbol(at, ",") || tree.symbol(at, ";") {
+        if tree.is_symbol(at, ",") || tree.is_symbol(at, ";") {
             parts.push((start, at));
             start = at + 1;
         } else if let Some(TokenKind::Symbol("(" | "{" | "[" | OPEN_STRING)) = tree.kind(at) {
-            at = tree.closing(at).unwrap_or(to);
+            at = tree.closing_bracket(at).unwrap_or(to);
         }
         at += 1;
     }
@@ -185,7 +187,7 @@ fn literal(tree: &TokenTree<'_>, from: usize, to: usize, depth: usize) -> Litera
             Some(TokenKind::Number(number)) => Literal::Number(-number),
             _ => Literal::Unknown,
         },
-        (Some(TokenKind::Symbol("{")), _) if tree.closing(from) == Some(to - 1) => {
+        (Some(TokenKind::Symbol("{")), _) if tree.closing_bracket(from) == Some(to - 1) => {
             table_literal(tree, from, to - 1, depth + 1)
         }
         _ => Literal::Unknown,
@@ -198,11 +200,11 @@ fn table_literal(tree: &TokenTree<'_>, open: usize, close: usize, depth: usize) 
     }
     let (mut fields, mut items, mut whole) = (Vec::new(), Vec::new(), true);
     for (from, to) in split_list(tree, open + 1, close) {
-        if let Some(name) = tree.name(from).filter(|_| tree.symbol(from + 1, "=")) {
+        if let Some(name) = tree.name(from).filter(|_| tree.is_symbol(from + 1, "=")) {
             fields.push((name.to_owned(), literal(tree, from + 2, to, depth)));
-        } else if tree.symbol(from, "[") {
+        } else if tree.is_symbol(from, "[") {
             match tree.text(from + 1) {
-                Some(name) if tree.symbol(from + 2, "]") && tree.symbol(from + 3, "=") => {
+                Some(name) if tree.is_symbol(from + 2, "]") && tree.is_symbol(from + 3, "=") => {
                     fields.push((name.to_owned(), literal(tree, from + 4, to, depth)));
                 }
                 _ => whole = false,

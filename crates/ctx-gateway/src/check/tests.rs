@@ -1,6 +1,6 @@
 //! Tests of the check: it finds problems, and none in sound scripts.
 
-use super::check;
+use super::check_script;
 use ctx_core::{Catalog, Identifier, Provider, Tool};
 use ctx_testkit::{echo, provider};
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ fn catalog() -> Arc<Catalog> {
 }
 
 fn problems(script: &str) -> Vec<String> {
-    match check(script, &catalog()) {
+    match check_script(script, &catalog()) {
         Ok(()) => Vec::new(),
         Err(error) => error.message().lines().skip(1).map(|line| line.trim().to_owned()).collect(),
     }
@@ -542,7 +542,7 @@ fn scripts_made_to_be_expensive_are_checked_in_linear_time() {
     ] {
         let catalog = catalog();
         assert_ends(name, move || {
-            if let Err(error) = check(&script, &catalog) {
+            if let Err(error) = check_script(&script, &catalog) {
                 assert!(error.message().len() < 20_000, "{}", error.message().len());
             }
         });
@@ -625,7 +625,7 @@ proptest! {
 
     #[test]
     fn any_text_is_checked_without_a_panic(script in prop_oneof![".{0,200}", random_fragments(), mutated_script()]) {
-        if let Err(error) = check(&script, &catalog()) {
+        if let Err(error) = check_script(&script, &catalog()) {
             // Every problem is reported at a line of the script.
             let lines = script.lines().count().max(1);
             for problem in error.message().lines().skip(1).filter(|line| !line.starts_with(' ')) {
@@ -655,6 +655,6 @@ impl Provider for StillConnecting {
 #[test]
 fn a_provider_whose_functions_are_not_known_yet_is_not_checked() {
     let catalog = Catalog::builder().provider(Arc::new(StillConnecting)).build();
-    assert!(check("return sdk.slow.anything{ at = 'all' }, slow.other():await()", &catalog).is_ok());
-    assert!(check("return sdk.slaw.anything{}", &catalog).is_err());
+    assert!(check_script("return sdk.slow.anything{ at = 'all' }, slow.other():await()", &catalog).is_ok());
+    assert!(check_script("return sdk.slaw.anything{}", &catalog).is_err());
 }

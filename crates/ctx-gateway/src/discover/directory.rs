@@ -39,7 +39,7 @@ impl FunctionEntry {
 
 impl Directory {
     /// Indexes a catalog. CPU-bound: call it on the blocking thread pool.
-    pub(super) fn of(catalog: &Catalog) -> Self {
+    pub(super) fn build(catalog: &Catalog) -> Self {
         let mut functions = Vec::new();
         let mut search_texts = Vec::new();
         let mut providers: Vec<(String, Range<usize>)> = Vec::new();
@@ -93,8 +93,8 @@ impl Directory {
     fn range_of(&self, provider: &str) -> Result<&Range<usize>, ToolError> {
         let known = self.providers.iter().find(|(name, _)| name == provider);
         known.map(|(_, range)| range).ok_or_else(|| {
-            let near = nearest(provider, self.providers.iter().map(|(name, _)| name.as_str()));
-            ToolError::not_found(format!("no provider is called {}{}", truncate(provider), hint(near)))
+            let similar = nearest(provider, self.providers.iter().map(|(name, _)| name.as_str()));
+            ToolError::not_found(format!("no provider is called {}{}", truncate(provider), hint(similar)))
         })
     }
 }

@@ -18,11 +18,11 @@ const ANSWER_CHARS_MAX: usize = 40_000;
 const SAME_NAME_MAX: usize = 5;
 
 /// The tool `get_function_docs`.
-pub(crate) struct GetFunctionDocs {
+pub(crate) struct GetFunctionDocsTool {
     spec: Arc<ToolSpec>,
 }
 
-impl GetFunctionDocs {
+impl GetFunctionDocsTool {
     pub(crate) fn new() -> Self {
         let input_schema = json!({
             "type": "object",
@@ -43,7 +43,7 @@ impl GetFunctionDocs {
 }
 
 #[async_trait]
-impl Tool for GetFunctionDocs {
+impl Tool for GetFunctionDocsTool {
     fn spec(&self) -> Arc<ToolSpec> {
         self.spec.clone()
     }
@@ -151,8 +151,13 @@ fn function_docs(catalog: &Catalog, entry: &Entry) -> String {
 
 fn type_docs(function: &Function, name: &str) -> Result<String, ToolError> {
     function.type_declaration(name).ok_or_else(|| {
-        let near = nearest(name, function.types().iter().map(|named| named.name.as_str()));
-        ToolError::not_found(format!("sdk.{} has no type {}{}", function.name(), truncate(name), hint(near)))
+        let similar = nearest(name, function.types().iter().map(|named| named.name.as_str()));
+        ToolError::not_found(format!(
+            "sdk.{} has no type {}{}",
+            function.name(),
+            truncate(name),
+            hint(similar)
+        ))
     })
 }
 
@@ -163,15 +168,15 @@ fn unknown_function(catalog: &Catalog, name: &str) -> ToolError {
     }
     let name = truncate(name);
     let full: Vec<String> = catalog.functions().map(|entry| entry.name.to_string()).collect();
-    let near = nearest(&name, full.iter().map(String::as_str)).or_else(|| {
-        let near = nearest(&name, catalog.functions().map(|entry| entry.name.tool().as_str()))?;
-        full.iter().map(String::as_str).find(|full| full.ends_with(&format!(".{near}")))
+    let similar = nearest(&name, full.iter().map(String::as_str)).or_else(|| {
+        let similar = nearest(&name, catalog.functions().map(|entry| entry.name.tool().as_str()))?;
+        full.iter().map(String::as_str).find(|full| full.ends_with(&format!(".{similar}")))
     });
     if let Some(reason) = catalog.left_out_reason_of(&name) {
         return ToolError::not_found(format!("no function is called {name} ({reason})"));
     }
-    let advice = match near {
-        Some(near) => hint(Some(&format!("sdk.{near}"))),
+    let advice = match similar {
+        Some(similar) => hint(Some(&format!("sdk.{similar}"))),
         None => "; `search_docs` finds functions".to_owned(),
     };
     ToolError::not_found(format!("no function is called {name}{advice}"))

@@ -19,12 +19,12 @@ const NAMES_MAX: usize = 5;
 const TAGS_MAX: usize = 30;
 
 /// The tool `list_functions`.
-pub(crate) struct ListFunctions {
+pub(crate) struct ListFunctionsTool {
     directories: Arc<Directories>,
     spec: Arc<ToolSpec>,
 }
 
-impl ListFunctions {
+impl ListFunctionsTool {
     pub(crate) fn new(directories: Arc<Directories>) -> Self {
         let input_schema = json!({
             "type": "object",
@@ -41,7 +41,7 @@ impl ListFunctions {
 }
 
 #[async_trait]
-impl Tool for ListFunctions {
+impl Tool for ListFunctionsTool {
     fn spec(&self) -> Arc<ToolSpec> {
         self.spec.clone()
     }
@@ -49,7 +49,7 @@ impl Tool for ListFunctions {
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let provider = arguments.get("provider").and_then(Value::as_str);
         let catalog = refreshed_catalog(call, provider.map(Identifier::sanitize).as_slice()).await;
-        let directory = self.directories.of(&catalog).await?;
+        let directory = self.directories.get_or_build(&catalog).await?;
         let page = arguments.get("page").and_then(Value::as_f64).map_or(1, |page| page as usize);
         let tag = arguments.get("tag").and_then(Value::as_str);
         let tag_suffix = tag.map_or_else(String::new, |tag| format!(" with the tag `{}`", truncate(tag)));
@@ -107,8 +107,8 @@ fn filter_by_tag<'a>(
         _ => format!("; there are: {}", shown_tags.join(", ")),
     };
     let tag = truncate(tag);
-    let near = hint(nearest(&tag, known));
-    Err(ToolError::not_found(format!("no function here has the tag `{tag}`{near}{tags_hint}")))
+    let similar = hint(nearest(&tag, known));
+    Err(ToolError::not_found(format!("no function here has the tag `{tag}`{similar}{tags_hint}")))
 }
 
 /// A provider on one line: `github – 42 functions: create_issue, get_issue, …`

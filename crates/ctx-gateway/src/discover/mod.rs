@@ -10,10 +10,10 @@ mod resources;
 mod search;
 mod text;
 
-pub(crate) use docs::GetFunctionDocs;
-pub(crate) use list::ListFunctions;
+pub(crate) use docs::GetFunctionDocsTool;
+pub(crate) use list::ListFunctionsTool;
 pub(crate) use resources::FunctionResources;
-pub(crate) use search::SearchDocs;
+pub(crate) use search::SearchDocsTool;
 pub(crate) use text::{hint, truncate};
 
 use ctx_core::{Annotations, Call, Catalog, Identifier, ToolError, ToolSpec};
@@ -30,12 +30,12 @@ pub(crate) struct Directories {
 
 impl Directories {
     /// The directory of a catalog, built on first use. Concurrent first uses may build it twice.
-    pub(crate) async fn of(&self, catalog: &Arc<Catalog>) -> Result<Arc<Directory>, ToolError> {
+    pub(crate) async fn get_or_build(&self, catalog: &Arc<Catalog>) -> Result<Arc<Directory>, ToolError> {
         if let Some(known) = self.known(catalog) {
             return Ok(known);
         }
         let owned_catalog = catalog.clone();
-        let directory = tokio::task::spawn_blocking(move || Directory::of(&owned_catalog)).await;
+        let directory = tokio::task::spawn_blocking(move || Directory::build(&owned_catalog)).await;
         let directory =
             directory.map_err(|error| ToolError::internal("functions cannot be listed", error))?;
         let directory = Arc::new(directory);

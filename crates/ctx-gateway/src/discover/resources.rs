@@ -72,7 +72,7 @@ impl Resources for FunctionResources {
         let path = uri.strip_prefix(PREFIX).unwrap_or_default();
         let (mime_type, text) = match path.splitn(3, '/').collect::<Vec<_>>().as_slice() {
             [provider, section @ (OVERVIEW | FUNCTIONS)] => {
-                let directory = self.directories.of(call.catalog()).await?;
+                let directory = self.directories.get_or_build(call.catalog()).await?;
                 let functions: Vec<_> = directory.provider(provider)?.iter().collect();
                 let text = match *section {
                     OVERVIEW => format!(

@@ -19,12 +19,12 @@ const QUERY_BYTES_MAX: usize = 2_000;
 const UNKNOWN_MAX: usize = 10;
 
 /// The tool `search_docs`.
-pub(crate) struct SearchDocs {
+pub(crate) struct SearchDocsTool {
     directories: Arc<Directories>,
     spec: Arc<ToolSpec>,
 }
 
-impl SearchDocs {
+impl SearchDocsTool {
     pub(crate) fn new(directories: Arc<Directories>) -> Self {
         let input_schema = json!({
             "type": "object",
@@ -49,7 +49,7 @@ impl SearchDocs {
 }
 
 #[async_trait]
-impl Tool for SearchDocs {
+impl Tool for SearchDocsTool {
     fn spec(&self) -> Arc<ToolSpec> {
         self.spec.clone()
     }
@@ -65,7 +65,7 @@ impl Tool for SearchDocs {
         if let Some(provider) = provider {
             require_known_provider(&catalog, provider)?;
         }
-        let directory = self.directories.of(&catalog).await?;
+        let directory = self.directories.get_or_build(&catalog).await?;
         let query = &query[..query.floor_char_boundary(QUERY_BYTES_MAX)];
         let found = directory.search(query, provider, limit)?;
         let unknown = catalog.unknown().filter(|(_, why)| why.is_some() && provider.is_none());

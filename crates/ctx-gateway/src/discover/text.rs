@@ -98,8 +98,8 @@ pub(crate) fn truncate(name: &str) -> String {
 }
 
 /// The hint ` (did you mean …?)`, if there is a similar name.
-pub(crate) fn hint(near: Option<&str>) -> String {
-    near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"))
+pub(crate) fn hint(similar: Option<&str>) -> String {
+    similar.map_or_else(String::new, |similar| format!(" (did you mean `{similar}`?)"))
 }
 
 #[cfg(test)]

@@ -138,12 +138,12 @@ fn reading_instructions(id: &str, value: &Value) -> String {
         format!("`sdk.ctx.result{{ id = {}{path}{range} }}`", luau_literal(id))
     };
     let pages = call(&path, &format!(", from = 1, count = {EXAMPLE_COUNT}"));
-    let whole = match part {
+    let whole_call = match part {
         Value::Array(_) => call(&path.with(PathStep::Index(1)), ""),
         _ => call(&path, ""),
     };
     format!(
-        "A script that you `execute` gets any part of it: {whole}; or a piece of a list or a text: {pages}."
+        "A script that you `execute` gets any part of it: {whole_call}; or a piece of a list or a text: {pages}."
     )
 }
 

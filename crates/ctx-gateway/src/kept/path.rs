@@ -82,8 +82,8 @@ fn missing_part(value: &Value, step: &PathStep, at: &ValuePath) -> String {
     };
     match value {
         Value::Object(fields) => {
-            let near = nearest(&step, fields.keys().map(String::as_str));
-            format!("{here} has no `{step}`{}", hint(near))
+            let similar = nearest(&step, fields.keys().map(String::as_str));
+            format!("{here} has no `{step}`{}", hint(similar))
         }
         Value::Array(items) if items.is_empty() => format!("{here} is an empty list"),
         Value::Array(items) => {

@@ -76,8 +76,8 @@ fn object_shape(objects: &[&Map<String, Value>], depth: usize) -> String {
     let field = |key: &&str| {
         let values: Vec<&Value> = objects.iter().filter_map(|fields| fields.get(*key)).collect();
         let optional = if values.len() < objects.len() { "?" } else { "" };
-        let shown = if is_plain_key(key) { truncate(key) } else { format!("[\"{}\"]", truncate(key)) };
-        format!("{shown}{optional}: {}", combined_shape(&values, depth - 1))
+        let shown_key = if is_plain_key(key) { truncate(key) } else { format!("[\"{}\"]", truncate(key)) };
+        format!("{shown_key}{optional}: {}", combined_shape(&values, depth - 1))
     };
     let mut fields: Vec<String> = keys.iter().map(field).collect();
     if more {
@@ -137,12 +137,12 @@ mod tests {
         let deep = (0..50).fold(json!(1), |inner, _| json!({ "a": inner }));
         assert_eq!(shape(&deep), "{ a: { a: { a: { a: { … } } } } }");
         let wide: Map<String, Value> = (0..1_000).map(|key| (format!("k{key}"), json!(key))).collect();
-        let shown = shape(&Value::Object(wide));
-        assert!(shown.ends_with("k19: number, … 1000 keys }"), "{shown}");
+        let text = shape(&Value::Object(wide));
+        assert!(text.ends_with("k19: number, … 1000 keys }"), "{text}");
         let long: Map<String, Value> =
             (0..100).map(|key| (format!("{key}{}", "ü".repeat(500)), json!({"a": [[[1]]]}))).collect();
-        let shown = shape(&json!([long.clone(), long]));
-        assert!(shown.chars().count() <= SHAPE_CHARS_MAX + 1, "{shown}");
+        let text = shape(&json!([long.clone(), long]));
+        assert!(text.chars().count() <= SHAPE_CHARS_MAX + 1, "{text}");
     }
 
     proptest! {

@@ -50,8 +50,8 @@ pub(crate) async fn a_script_searches_what_is_known() {
     });
     let bench = Bench::of(settings(), limits(), vec![provider("context", [search])]);
     let script = "local hits = context.search('green button', { limit = 1, source = 'git' })\nreturn hits[1]";
-    let asked = json!({"query": "green button", "limit": 1, "filters": {"source": "git"}});
-    assert_eq!(bench.value(script).await, json!({"title": "Deploy", "asked": asked}));
+    let arguments = json!({"query": "green button", "limit": 1, "filters": {"source": "git"}});
+    assert_eq!(bench.value(script).await, json!({"title": "Deploy", "asked": arguments}));
 }
 
 pub(crate) async fn a_provider_is_a_global_whose_calls_return_promises() {

@@ -103,13 +103,13 @@ pub(crate) async fn a_provider_lists_its_functions_page_by_page() {
     let many: Vec<TestTool> =
         (0..120).map(|number| tool_with(&format!("f{number:03}"), "", json!({"type": "object"}))).collect();
     let bench = Bench::of(settings(), limits(), vec![provider("many", many)]);
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     for page in 1..=3 {
         let text = answer(&bench, "list_functions", json!({"provider": "many", "page": page})).await;
-        seen.extend(text.lines().skip(1).map(str::to_owned));
+        received.extend(text.lines().skip(1).map(str::to_owned));
     }
     let expected: Vec<String> = (0..120).map(|number| format!("sdk.many.f{number:03}()")).collect();
-    assert_eq!(seen, expected);
+    assert_eq!(received, expected);
     let beyond = json!({"provider": "many", "page": 4});
     assert_eq!(error_of(&bench, "list_functions", beyond).await.0, ErrorKind::NotFound);
 }
@@ -304,8 +304,8 @@ pub(crate) async fn types_omitted_from_a_declaration_can_be_requested() {
     let text = answer(&bench, "get_function_docs", json!({"name": "big.put"})).await;
     let (_, hint) = text.rsplit_once("-- The name `").unwrap_or_else(|| panic!("{text}"));
     let name = hint.split('`').next().unwrap();
-    let left_out = answer(&bench, "get_function_docs", json!({ "name": name })).await;
-    assert!(left_out.starts_with("export type Part") && !text.contains(&left_out), "{left_out}");
+    let omitted_type = answer(&bench, "get_function_docs", json!({ "name": name })).await;
+    assert!(omitted_type.starts_with("export type Part") && !text.contains(&omitted_type), "{omitted_type}");
 }
 
 pub(crate) async fn a_script_finds_functions_too() {
@@ -328,8 +328,8 @@ pub(crate) async fn another_catalog_is_another_directory() {
             .collect();
         let catalog = Catalog::builder().provider(gateway.clone()).provider(provider(name, tools)).build();
         let call = ctx_core::Call::new(catalog, ctx_core::Caller::Cli);
-        let listed = Catalog::call("list_functions", json!({ "provider": name }), call).await.unwrap();
-        assert_eq!(listed.value.as_str().unwrap().lines().count(), count + 1);
+        let output = Catalog::call("list_functions", json!({ "provider": name }), call).await.unwrap();
+        assert_eq!(output.value.as_str().unwrap().lines().count(), count + 1);
     }
 }
 
@@ -466,11 +466,11 @@ pub(crate) async fn arguments_of_the_first_call_are_fitted_like_those_of_any_oth
         },
         "required": ["id", "note"],
     });
-    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let received: Arc<Mutex<Vec<Value>>> = Arc::default();
     let store = || {
-        let seen = seen.clone();
+        let received = received.clone();
         let store = tool("store", move |arguments, _| {
-            seen.lock().unwrap().push(Value::Object(arguments));
+            received.lock().unwrap().push(Value::Object(arguments));
             Box::pin(async { Ok(Value::Null.into()) })
         });
         connecting_to(provider("notes", [store.schema(schema.clone()).body("note", true)]), true)
@@ -484,7 +484,7 @@ pub(crate) async fn arguments_of_the_first_call_are_fitted_like_those_of_any_oth
     ] {
         let bench = Bench::of(settings(), limits(), vec![store()]);
         bench.value(&format!("{script}\nreturn 1")).await;
-        assert_eq!(seen.lock().unwrap().pop(), Some(fitted.clone()), "{script}");
+        assert_eq!(received.lock().unwrap().pop(), Some(fitted.clone()), "{script}");
     }
     let bench = Bench::of(settings(), limits(), vec![store()]);
     let (_, message) = bench.failure("sdk.notes.store({ id = 'x' }, { tags = {} })").await;

@@ -77,9 +77,9 @@ pub(crate) async fn a_file_is_a_resource() {
         (content.mime_type.as_deref(), content.blob.as_deref()),
         (Some("image/png"), Some("iVBORwD/"))
     );
-    let gone = Catalog::read("ctx://file/gone", bench.call()).await.unwrap_err();
-    assert_eq!(gone.kind(), ErrorKind::NotFound);
-    assert!(gone.message().starts_with("no file is kept under the id gone"), "{gone}");
+    let missing = Catalog::read("ctx://file/gone", bench.call()).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    assert!(missing.message().starts_with("no file is kept under the id gone"), "{missing}");
 }
 
 pub(crate) async fn only_whose_file_it_is_reads_it() {

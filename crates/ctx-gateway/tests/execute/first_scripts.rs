@@ -24,12 +24,12 @@ fn object(properties: Value, required: &[&str]) -> Value {
 }
 
 fn function(name: &str, schema: Value, answer: fn(&Value) -> Result<Value, String>) -> TestTool {
-    let answered = move |arguments: &Value| match answer(arguments) {
+    let to_result = move |arguments: &Value| match answer(arguments) {
         Ok(value) => Ok(Output::from(value)),
         Err(message) => Err(ToolError::new(ErrorKind::Tool, message)),
     };
     tool(name, move |arguments, _| {
-        let answer = answered(&Value::Object(arguments));
+        let answer = to_result(&Value::Object(arguments));
         Box::pin(async move { answer })
     })
     .schema(schema)

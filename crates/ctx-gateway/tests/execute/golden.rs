@@ -65,9 +65,11 @@ async fn questions_quote_no_description() {
     for question in questions() {
         let question_words = word_sequences(&question.question);
         for right in &question.right {
-            let (_, said) =
+            let (_, description_words) =
                 known.iter().find(|(name, _)| name == right).unwrap_or_else(|| panic!("no {right}"));
-            quoting.extend(question_words.intersection(said).map(|quoted| format!("{right}: {quoted:?}")));
+            quoting.extend(
+                question_words.intersection(description_words).map(|quoted| format!("{right}: {quoted:?}")),
+            );
         }
     }
     assert_eq!(quoting, [""; 0]);

@@ -152,8 +152,8 @@ pub(crate) async fn a_kept_result_is_a_resource() {
     assert_eq!(content.mime_type.as_deref(), Some("application/json"));
     let value: Value = serde_json::from_str(content.text.as_ref().unwrap()).unwrap();
     assert_eq!(value["issues"][299]["id"], 300);
-    let gone = Catalog::read("ctx://result/gone", bench.call()).await.unwrap_err();
-    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    let missing = Catalog::read("ctx://result/gone", bench.call()).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
     let templates: Vec<String> = bench
         .catalog
         .resources()
@@ -166,8 +166,8 @@ pub(crate) async fn a_kept_result_is_a_resource() {
 
 pub(crate) async fn the_result_tool_is_for_scripts_and_shadows_no_other_tool() {
     let bench = bench();
-    let listed: Vec<String> = bench.catalog.listed().map(|entry| entry.name.to_string()).collect();
-    assert!(!listed.contains(&"ctx.result".to_owned()), "{listed:?}");
+    let listed_names: Vec<String> = bench.catalog.listed().map(|entry| entry.name.to_string()).collect();
+    assert!(!listed_names.contains(&"ctx.result".to_owned()), "{listed_names:?}");
     // The test's own provider has a tool of that name, too.
     assert_eq!(bench.catalog.entry("result").unwrap().name.to_string(), "tools.result");
     assert_eq!(bench.value("return sdk.tools.result{ a = 1 }").await, json!({"a": 1}));

@@ -62,7 +62,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn time_spent_on_people_moves_the_deadline_once() {
+    async fn concurrent_pauses_move_the_deadline_once() {
         let deadline = Instant::now() + 30 * SECOND;
         let mut pausable = PausableDeadline::new(deadline, 600 * SECOND);
         pausable.pause();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn people_have_a_bound_of_their_own_in_all() {
+    async fn pauses_are_bounded_in_total() {
         let began = Instant::now();
         let mut pausable = PausableDeadline::new(began + 30 * SECOND, 600 * SECOND);
         assert_eq!(pausable.pause(), began + 600 * SECOND);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_the_deadline_a_worker_has_a_moment_left() {
+    async fn after_the_deadline_a_worker_has_a_grace_period() {
         let deadline = Instant::now() + SECOND;
         let mut pausable = PausableDeadline::new(deadline, 600 * SECOND);
         assert_eq!(pausable.fires_at(), deadline);

@@ -176,11 +176,11 @@ impl HostChannel for WorkerPipe {
 
     fn log(&self, level: LogLevel, message: &str) -> Result<(), ChannelClosed> {
         let message = message.get(..message.floor_char_boundary(LOG_LINE_BYTES_MAX)).unwrap_or_default();
-        let Some(left) = self.log_left.get().checked_sub(log_cost(message.as_bytes())) else {
+        let Some(budget) = self.log_left.get().checked_sub(log_cost(message.as_bytes())) else {
             self.log_left.set(0);
             return Ok(());
         };
-        self.log_left.set(left);
+        self.log_left.set(budget);
         self.send(&Frame { bytes: message.as_bytes(), ..Frame::new(FrameKind::Log, level as u32) })
     }
 }

@@ -50,11 +50,12 @@ impl Agent for ScriptAgent {
         let mut run = self.script.run(Entry::Agent, arguments);
         run.deadline = call_deadline(call, self.time_limit());
         run.depth = call.depth();
-        let world = ScriptWorld::of_call(&self.script, call);
+        let world = ScriptWorld::for_call(&self.script, call);
         let completed = self.script.runtime.engine.run(&run, &world).await;
         let value = completed.map_err(|error| error.into_tool_error(call))?.value;
-        parse_prompt(value, &self.spec.tools)
-            .map_err(|message| ToolError::new(ErrorKind::Tool, format!("{}: {message}", self.script.shown)))
+        parse_prompt(value, &self.spec.tools).map_err(|message| {
+            ToolError::new(ErrorKind::Tool, format!("{}: {message}", self.script.display_name))
+        })
     }
 
     fn timeout(&self) -> Option<Duration> {

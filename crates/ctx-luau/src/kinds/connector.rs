@@ -43,10 +43,13 @@ impl ScriptConnector {
     }
 
     fn unavailable(&self, error: RunError) -> SourceError {
-        let shown = &self.script.shown;
+        let display_name = &self.script.display_name;
         SourceError::Unavailable(match error.kind {
             RunErrorKind::Time => {
-                format!("{shown}: the scan timed out after {} seconds", self.time_limit().as_secs_f64())
+                format!(
+                    "{display_name}: the scan timed out after {} seconds",
+                    self.time_limit().as_secs_f64()
+                )
             }
             _ => error.message,
         })
@@ -66,7 +69,7 @@ impl Connector for ScriptConnector {
         run.memory_bytes = limits.connector_memory_bytes;
         let emitter = Emitter::new(sink, &self.script.runtime);
         let completed = {
-            let world = ScriptWorld::of_sync(&self.script, &emitter);
+            let world = ScriptWorld::for_sync(&self.script, &emitter);
             self.script.runtime.engine.run(&run, &world).await
         };
         if emitter.closed.load(Ordering::Relaxed) {

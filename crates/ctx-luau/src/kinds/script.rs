@@ -41,7 +41,7 @@ impl ScriptKind {
 pub(crate) struct Script {
     pub(crate) runtime: Arc<ScriptRuntime>,
     /// The script's name in error messages.
-    pub(crate) shown: String,
+    pub(crate) display_name: String,
     /// The directory of the script's file; `None` for a script sent to `execute`.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) allowed_hosts: AllowedHosts,
@@ -55,19 +55,21 @@ impl Script {
         runtime: &Arc<ScriptRuntime>,
         settings: &ScriptSettings,
     ) -> Result<Self, ScriptProblem> {
-        let ScriptSettings { path, shown, .. } = settings;
+        let ScriptSettings { path, shown: display_name, .. } = settings;
         let allowed_hosts = AllowedHosts::new(&settings.allow_hosts)
-            .map_err(|error| problem(shown, &format!("allow_hosts: {error}")))?;
+            .map_err(|error| problem(display_name, &format!("allow_hosts: {error}")))?;
         let (file, bytes_max) = (path.clone(), runtime.limits.source_bytes);
         let read = tokio::task::spawn_blocking(move || read_bounded(&file, bytes_max)).await;
         let source = match read {
             Ok(Ok(source)) => source,
-            Ok(Err(error)) => return Err(problem(shown, &format!("the script cannot be read: {error}"))),
-            Err(_) => return Err(problem(shown, "the script cannot be read")),
+            Ok(Err(error)) => {
+                return Err(problem(display_name, &format!("the script cannot be read: {error}")));
+            }
+            Err(_) => return Err(problem(display_name, "the script cannot be read")),
         };
         Ok(Self {
             runtime: runtime.clone(),
-            shown: shown.clone(),
+            display_name: display_name.clone(),
             directory: path.parent().map(Path::to_path_buf),
             allowed_hosts,
             settings: Some(settings.clone()),
@@ -76,10 +78,10 @@ impl Script {
     }
 
     /// A script sent to `execute`.
-    pub(crate) fn from_source(runtime: &Arc<ScriptRuntime>, shown: &str, source: &str) -> Self {
+    pub(crate) fn from_source(runtime: &Arc<ScriptRuntime>, display_name: &str, source: &str) -> Self {
         Self {
             runtime: runtime.clone(),
-            shown: shown.to_owned(),
+            display_name: display_name.to_owned(),
             directory: None,
             allowed_hosts: AllowedHosts::default(),
             settings: None,
@@ -89,7 +91,7 @@ impl Script {
 
     /// The name in the configuration.
     pub(crate) fn name(&self) -> &str {
-        self.settings.as_ref().map_or(&self.shown, |settings| &settings.name)
+        self.settings.as_ref().map_or(&self.display_name, |settings| &settings.name)
     }
 
     /// The script's section of the configuration.
@@ -107,7 +109,7 @@ impl Script {
         let limits = &self.runtime.limits;
         let apis = HOST_APIS.iter().filter(|api| api.entries.contains(&entry));
         ScriptRun {
-            chunk_name: self.shown.clone(),
+            chunk_name: self.display_name.clone(),
             source: self.source.clone(),
             entry,
             arguments,
@@ -135,12 +137,12 @@ impl Script {
         })?;
         let definition = serde_json::from_value(completed.value);
         let definition: ScriptDefinition = definition.map_err(|error| self.problem(&error.to_string()))?;
-        Ok(ScriptDefinition { shown: self.shown.clone(), ..definition })
+        Ok(ScriptDefinition { display_name: self.display_name.clone(), ..definition })
     }
 
     /// A problem of this script.
     pub(crate) fn problem(&self, message: &str) -> ScriptProblem {
-        problem(&self.shown, message)
+        problem(&self.display_name, message)
     }
 }
 
@@ -154,7 +156,7 @@ pub(crate) struct ScriptDefinition {
     /// Names of the functions in that global.
     pub(crate) functions: Vec<String>,
     #[serde(skip)]
-    shown: String,
+    display_name: String,
 }
 
 impl ScriptDefinition {
@@ -194,7 +196,7 @@ impl ScriptDefinition {
 
     /// A problem of the script.
     pub(crate) fn problem(&self, message: &str) -> ScriptProblem {
-        problem(&self.shown, message)
+        problem(&self.display_name, message)
     }
 }
 
@@ -221,9 +223,9 @@ pub(crate) fn provider_globals(source: &str, catalog: &Catalog) -> Vec<String> {
 }
 
 /// Prefixes a message with the script's name, unless it begins with it.
-fn problem(shown: &str, message: &str) -> ScriptProblem {
-    let is_prefixed = message.strip_prefix(shown).is_some_and(|rest| rest.starts_with(':'));
-    let message = if is_prefixed { message.to_owned() } else { format!("{shown}: {message}") };
+fn problem(display_name: &str, message: &str) -> ScriptProblem {
+    let is_prefixed = message.strip_prefix(display_name).is_some_and(|rest| rest.starts_with(':'));
+    let message = if is_prefixed { message.to_owned() } else { format!("{display_name}: {message}") };
     ScriptProblem { message }
 }
 

@@ -32,7 +32,7 @@ impl ScriptTool {
             definition.table.get("output_schema").or_else(|| definition.table.get("outputSchema"));
         let output_schema = output_schema.map(|schema| parameters::read_schema(schema, "tool.output_schema"));
         let annotations = definition.table.get("annotations");
-        let title = annotations.and_then(|given| given.get("title")).and_then(Value::as_str);
+        let title = annotations.and_then(|declared| declared.get("title")).and_then(Value::as_str);
         let spec = ToolSpec {
             name: script.name().to_owned(),
             title: definition.text_field("title")?.or_else(|| title.map(str::to_owned)),
@@ -57,7 +57,7 @@ impl Tool for ScriptTool {
         let mut run = self.script.run(Entry::Tool, vec![Value::Object(arguments)]);
         run.deadline = call_deadline(call, self.time_limit());
         run.depth = call.depth();
-        let world = ScriptWorld::of_call(&self.script, call);
+        let world = ScriptWorld::for_call(&self.script, call);
         let completed = self.script.runtime.engine.run(&run, &world).await;
         let mut value = completed.map_err(|error| error.into_tool_error(call))?.value;
         if let Some(schema) = &self.spec.output_schema {
@@ -86,17 +86,17 @@ impl ScriptTool {
 }
 
 /// Reads the tags of a tool.
-fn parse_tags(given: Option<&Value>) -> Result<Vec<String>, String> {
-    let given = match given {
+fn parse_tags(declared: Option<&Value>) -> Result<Vec<String>, String> {
+    let declared = match declared {
         None | Some(Value::Null) => return Ok(Vec::new()),
         // An empty Lua table may be a list.
         Some(Value::Object(fields)) if fields.is_empty() => return Ok(Vec::new()),
-        Some(Value::Array(given)) => given,
+        Some(Value::Array(declared)) => declared,
         Some(other) => {
             return Err(format!("tool.tags must be a list of strings, it is {}", super::type_name(other)));
         }
     };
-    if given.len() > ToolSpec::TAGS_MAX {
+    if declared.len() > ToolSpec::TAGS_MAX {
         return Err(format!("tool.tags must be at most {}", ToolSpec::TAGS_MAX));
     }
     let tag = |tag: &Value| match tag.as_str() {
@@ -107,13 +107,13 @@ fn parse_tags(given: Option<&Value>) -> Result<Vec<String>, String> {
         )),
         None => Err(format!("each of tool.tags must be a string, one is {}", super::type_name(tag))),
     };
-    given.iter().map(tag).collect()
+    declared.iter().map(tag).collect()
 }
 
 /// Reads the annotations of a tool; missing hints stay unset.
-fn parse_annotations(given: Option<&Value>) -> Result<Annotations, String> {
+fn parse_annotations(declared: Option<&Value>) -> Result<Annotations, String> {
     let hint = |names: [&str; 2]| {
-        let value = names.iter().find_map(|name| given?.get(*name));
+        let value = names.iter().find_map(|name| declared?.get(*name));
         match value {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Bool(hint)) => Ok(Some(*hint)),
@@ -124,7 +124,7 @@ fn parse_annotations(given: Option<&Value>) -> Result<Annotations, String> {
             )),
         }
     };
-    match given {
+    match declared {
         None | Some(Value::Object(_)) => {}
         Some(other) => {
             return Err(format!("tool.annotations must be a table, it is {}", super::type_name(other)));

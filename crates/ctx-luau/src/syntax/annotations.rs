@@ -14,7 +14,7 @@ const NON_TYPE_KEYWORDS: [&str; 18] = [
 
 /// The tokens without type annotations, casts and type declarations.
 pub(super) fn strip_types(tokens: Vec<Token<'_>>) -> Vec<Token<'_>> {
-    let brackets = BracketIndex::of(&tokens);
+    let brackets = BracketIndex::new(&tokens);
     let mut marker = TypeMarker { tokens: &tokens, brackets: &brackets, is_type: vec![false; tokens.len()] };
     for at in 0..tokens.len() {
         marker.mark_at(at);
@@ -41,7 +41,7 @@ impl<'a> TypeMarker<'_, 'a> {
         }
     }
 
-    fn symbol(&self, at: usize, symbol: &str) -> bool {
+    fn is_symbol(&self, at: usize, symbol: &str) -> bool {
         matches!(self.kind(at), Some(TokenKind::Symbol(found)) if *found == symbol)
     }
 
@@ -66,9 +66,9 @@ impl<'a> TypeMarker<'_, 'a> {
     /// Marks `type Name<T> = …`, and an `export` before it.
     fn mark_declaration(&mut self, at: usize) {
         let is_name = self.name(at + 1).is_some_and(|name| !NON_TYPE_KEYWORDS.contains(&name));
-        let is_field = at > 0 && (self.symbol(at - 1, ".") || self.symbol(at - 1, ":"));
-        let generic = if self.symbol(at + 2, "<") { self.generic_end(at + 2) } else { at + 2 };
-        if is_name && !is_field && self.symbol(generic, "=") {
+        let is_field = at > 0 && (self.is_symbol(at - 1, ".") || self.is_symbol(at - 1, ":"));
+        let generic = if self.is_symbol(at + 2, "<") { self.generic_end(at + 2) } else { at + 2 };
+        if is_name && !is_field && self.is_symbol(generic, "=") {
             let is_exported = at > 0 && self.name(at - 1) == Some("export");
             self.mark(if is_exported { at - 1 } else { at }, self.type_end(generic + 1));
         }
@@ -76,14 +76,16 @@ impl<'a> TypeMarker<'_, 'a> {
 
     /// Marks the types in `a: T, b: U`.
     fn mark_names(&mut self, mut at: usize) {
-        while self.name(at).is_some_and(|name| !NON_TYPE_KEYWORDS.contains(&name)) || self.symbol(at, "...") {
+        while self.name(at).is_some_and(|name| !NON_TYPE_KEYWORDS.contains(&name))
+            || self.is_symbol(at, "...")
+        {
             at += 1;
-            if self.symbol(at, ":") {
+            if self.is_symbol(at, ":") {
                 let end = self.type_end(at + 1);
                 self.mark(at, end);
                 at = end;
             }
-            if !self.symbol(at, ",") {
+            if !self.is_symbol(at, ",") {
                 break;
             }
             at += 1;
@@ -95,22 +97,23 @@ impl<'a> TypeMarker<'_, 'a> {
         let mut open = at + 1;
         if self.name(open).is_some_and(|name| !NON_TYPE_KEYWORDS.contains(&name)) {
             open += 1;
-            while (self.symbol(open, ".") || self.symbol(open, ":")) && self.name(open + 1).is_some() {
+            while (self.is_symbol(open, ".") || self.is_symbol(open, ":")) && self.name(open + 1).is_some() {
                 open += 2;
             }
         }
-        if self.symbol(open, "<") {
+        if self.is_symbol(open, "<") {
             let end = self.generic_end(open);
             self.mark(open, end);
             open = end;
         }
-        let Some(close) =
-            Some(open).filter(|open| self.symbol(*open, "(")).and_then(|open| self.brackets.closing(open))
+        let Some(close) = Some(open)
+            .filter(|open| self.is_symbol(*open, "("))
+            .and_then(|open| self.brackets.closing_bracket(open))
         else {
             return;
         };
         self.mark_names(open + 1);
-        if self.symbol(close + 1, ":") {
+        if self.is_symbol(close + 1, ":") {
             self.mark(close + 1, self.type_end(close + 2));
         }
     }
@@ -118,14 +121,14 @@ impl<'a> TypeMarker<'_, 'a> {
     /// The index after the type that begins at `at`.
     fn type_end(&self, mut at: usize) -> usize {
         loop {
-            while ["|", "&", "..."].iter().any(|symbol| self.symbol(at, symbol)) {
+            while ["|", "&", "..."].iter().any(|symbol| self.is_symbol(at, symbol)) {
                 at += 1;
             }
-            if self.symbol(at, "<") {
+            if self.is_symbol(at, "<") {
                 at = self.generic_end(at);
             }
             at = match self.kind(at) {
-                Some(TokenKind::Symbol("{" | "(")) => match self.brackets.closing(at) {
+                Some(TokenKind::Symbol("{" | "(")) => match self.brackets.closing_bracket(at) {
                     Some(close) => close + 1,
                     None => return at,
                 },
@@ -133,10 +136,10 @@ impl<'a> TypeMarker<'_, 'a> {
                 Some(TokenKind::Name(name)) if !NON_TYPE_KEYWORDS.contains(name) => self.named_end(at),
                 _ => return at,
             };
-            while self.symbol(at, "?") {
+            while self.is_symbol(at, "?") {
                 at += 1;
             }
-            if !["|", "&", "->"].iter().any(|symbol| self.symbol(at, symbol)) {
+            if !["|", "&", "->"].iter().any(|symbol| self.is_symbol(at, symbol)) {
                 return at;
             }
             at += 1;
@@ -145,17 +148,17 @@ impl<'a> TypeMarker<'_, 'a> {
 
     /// The index after a named type: `Name`, `module.Name<T>`, `typeof(x)`, `T...`.
     fn named_end(&self, at: usize) -> usize {
-        if self.name(at) == Some("typeof") && self.symbol(at + 1, "(") {
-            return self.brackets.closing(at + 1).map_or(at + 1, |close| close + 1);
+        if self.name(at) == Some("typeof") && self.is_symbol(at + 1, "(") {
+            return self.brackets.closing_bracket(at + 1).map_or(at + 1, |close| close + 1);
         }
         let mut end = at + 1;
-        while self.symbol(end, ".") && self.name(end + 1).is_some() {
+        while self.is_symbol(end, ".") && self.name(end + 1).is_some() {
             end += 2;
         }
-        if self.symbol(end, "<") {
+        if self.is_symbol(end, "<") {
             end = self.generic_end(end);
         }
-        if self.symbol(end, "...") { end + 1 } else { end }
+        if self.is_symbol(end, "...") { end + 1 } else { end }
     }
 
     /// The index after the `>` that closes the `<` at `open`; `open` itself if none does.
@@ -166,7 +169,7 @@ impl<'a> TypeMarker<'_, 'a> {
                 Some(TokenKind::Symbol("<")) => depth += 1,
                 Some(TokenKind::Symbol(">")) if depth == 1 => return at + 1,
                 Some(TokenKind::Symbol(">")) => depth -= 1,
-                Some(TokenKind::Symbol("(" | "{")) => match self.brackets.closing(at) {
+                Some(TokenKind::Symbol("(" | "{")) => match self.brackets.closing_bracket(at) {
                     Some(close) => at = close,
                     None => return open,
                 },

@@ -79,14 +79,14 @@ impl<'a> TokenTree<'a> {
         }
         let names = self.names(at + 1);
         let after = names.last()? + 1;
-        Some(LocalDeclaration { names, value: self.symbol(after, "=").then_some(after + 1) })
+        Some(LocalDeclaration { names, value: self.is_symbol(after, "=").then_some(after + 1) })
     }
 
     /// The indices of the variables of the `for` loop whose `in` is at `at`.
     pub fn loop_names(&self, at: usize) -> Vec<usize> {
         let mut first = at;
         while first > 0
-            && (self.is_name(first - 1) || self.symbol(first - 1, ","))
+            && (self.is_name(first - 1) || self.is_symbol(first - 1, ","))
             && at - first < LIST_TOKENS_MAX
         {
             first -= 1;
@@ -99,7 +99,7 @@ impl<'a> TokenTree<'a> {
         let mut names = Vec::new();
         while self.is_name(at) && names.len() < LIST_TOKENS_MAX {
             names.push(at);
-            if !self.symbol(at + 1, ",") {
+            if !self.is_symbol(at + 1, ",") {
                 break;
             }
             at += 2;
@@ -113,7 +113,7 @@ impl<'a> TokenTree<'a> {
 
     fn bind_function(&self, at: usize, bindings: &mut Vec<Binding<'a>>) {
         let is_local = at > 0 && matches!(self.name(at - 1), Some("local" | "const"));
-        if !is_local && self.symbol(at + 2, "(") {
+        if !is_local && self.is_symbol(at + 2, "(") {
             bindings.extend(self.binding(at + 1, BindingKind::Assigned));
         }
         if let Some(open) = self.parameters_of(at) {
@@ -128,10 +128,10 @@ impl<'a> TokenTree<'a> {
         if self.is_within_brackets(at) {
             return false;
         }
-        if self.symbol(at + 1, "=") {
+        if self.is_symbol(at + 1, "=") {
             return true;
         }
-        if !self.symbol(at + 1, ",") {
+        if !self.is_symbol(at + 1, ",") {
             return false;
         }
         let mut next = at + 2;
@@ -140,15 +140,15 @@ impl<'a> TokenTree<'a> {
             loop {
                 next = match self.kind(next) {
                     Some(super::TokenKind::Symbol(".")) if self.name(next + 1).is_some() => next + 2,
-                    Some(super::TokenKind::Symbol("[" | "(")) => match self.closing(next) {
+                    Some(super::TokenKind::Symbol("[" | "(")) => match self.closing_bracket(next) {
                         Some(close) => close + 1,
                         None => return false,
                     },
                     _ => break,
                 };
             }
-            if !self.symbol(next, ",") {
-                return self.symbol(next, "=");
+            if !self.is_symbol(next, ",") {
+                return self.is_symbol(next, "=");
             }
             next += 1;
         }

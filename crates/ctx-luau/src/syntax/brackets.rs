@@ -15,7 +15,7 @@ pub(super) struct BracketIndex {
 impl BracketIndex {
     const NONE: usize = usize::MAX;
 
-    pub(super) fn of(tokens: &[Token<'_>]) -> Self {
+    pub(super) fn new(tokens: &[Token<'_>]) -> Self {
         let none = vec![Self::NONE; tokens.len()];
         let (mut closing, mut opening, mut enclosing) = (none.clone(), none.clone(), none);
         let mut functions_before = Vec::with_capacity(tokens.len() + 1);
@@ -42,15 +42,15 @@ impl BracketIndex {
         indices.get(at).copied().filter(|index| *index != Self::NONE)
     }
 
-    pub(super) fn closing(&self, open: usize) -> Option<usize> {
+    pub(super) fn closing_bracket(&self, open: usize) -> Option<usize> {
         Self::get(&self.closing, open)
     }
 
-    pub(super) fn opening(&self, close: usize) -> Option<usize> {
+    pub(super) fn opening_bracket(&self, close: usize) -> Option<usize> {
         Self::get(&self.opening, close)
     }
 
-    pub(super) fn enclosing(&self, at: usize) -> Option<usize> {
+    pub(super) fn enclosing_bracket(&self, at: usize) -> Option<usize> {
         Self::get(&self.enclosing, at)
     }
 

@@ -4,7 +4,7 @@ use super::brackets::BracketIndex;
 use super::lex::{CLOSE_STRING, Token, TokenKind};
 
 /// A block that an `end` or an `until` closes.
-struct Block {
+struct OpenBlock {
     /// The function that contains the block.
     function: Option<usize>,
     /// Number of open conditions where the block begins.
@@ -29,13 +29,13 @@ pub(super) fn enclosing_functions(tokens: &[Token<'_>], brackets: &BracketIndex)
         }
         match name {
             "function" => {
-                blocks.push(Block { function, conditions: conditions.len() });
+                blocks.push(OpenBlock { function, conditions: conditions.len() });
                 function = Some(at);
             }
-            "do" | "repeat" => blocks.push(Block { function, conditions: conditions.len() }),
+            "do" | "repeat" => blocks.push(OpenBlock { function, conditions: conditions.len() }),
             "if" => {
                 let in_table = || {
-                    let open = brackets.enclosing(at);
+                    let open = brackets.enclosing_bracket(at);
                     open.is_some_and(|open| functions.get(open).copied().flatten() == function)
                 };
                 let is_expression = match before {
@@ -44,7 +44,7 @@ pub(super) fn enclosing_functions(tokens: &[Token<'_>], brackets: &BracketIndex)
                     before => expects_value(before),
                 };
                 if !is_expression {
-                    blocks.push(Block { function, conditions: conditions.len() });
+                    blocks.push(OpenBlock { function, conditions: conditions.len() });
                 }
                 conditions.push(is_expression);
             }

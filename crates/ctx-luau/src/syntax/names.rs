@@ -20,7 +20,7 @@ pub struct DefinedNames {
 
 impl DefinedNames {
     /// Collects the names that a script defines; `tree` has its tokens.
-    pub fn of(source: &str, tree: &TokenTree<'_>) -> Self {
+    pub fn collect(source: &str, tree: &TokenTree<'_>) -> Self {
         let mut names = Self::default();
         let (mut line, mut counted) = (1, 0);
         for binding in tree.bindings() {
@@ -32,8 +32,8 @@ impl DefinedNames {
         }
         for at in (0..tree.len()).filter(|at| tree.name(*at) == Some(GLOBALS) && !tree.is_field(*at)) {
             let indexed =
-                || tree.text(at + 2).filter(|_| tree.symbol(at + 1, "[") && tree.symbol(at + 3, "]"));
-            let dotted = tree.name(at + 2).filter(|_| tree.symbol(at + 1, "."));
+                || tree.text(at + 2).filter(|_| tree.is_symbol(at + 1, "[") && tree.is_symbol(at + 3, "]"));
+            let dotted = tree.name(at + 2).filter(|_| tree.is_symbol(at + 1, "."));
             match dotted.or_else(indexed) {
                 Some(field) => names.fields.extend([field.to_owned()]),
                 None => names.is_open = true,

@@ -34,9 +34,9 @@ pub(crate) fn mark_promise_calls<'s>(source: &'s [u8], providers: &[&str]) -> Co
     if providers.is_empty() || !may_use_promises(source) {
         return Cow::Borrowed(source);
     }
-    let tree = std::str::from_utf8(source).ok().and_then(TokenTree::of);
+    let tree = std::str::from_utf8(source).ok().and_then(TokenTree::parse);
     let offsets =
-        tree.map_or_else(Vec::new, |tree| PromiseAnalysis::of(&tree, providers).promise_call_offsets());
+        tree.map_or_else(Vec::new, |tree| PromiseAnalysis::new(&tree, providers).promise_call_offsets());
     if offsets.is_empty() {
         return Cow::Borrowed(source);
     }
@@ -89,7 +89,7 @@ struct PromiseAnalysis<'t, 'a> {
 }
 
 impl<'t, 'a> PromiseAnalysis<'t, 'a> {
-    fn of(tree: &'t TokenTree<'a>, providers: &[&str]) -> Self {
+    fn new(tree: &'t TokenTree<'a>, providers: &[&str]) -> Self {
         let bindings = tree.bindings();
         let mut binding_counts: HashMap<&'a str, usize> = HashMap::new();
         for binding in &bindings {
@@ -145,7 +145,7 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
                 let Some(start) = value else { break };
                 let (end, initial_values) = match self.calls.get(&start) {
                     Some(end) => (*end, InitialValue::Call),
-                    None if tree.symbol(start, "{") => match tree.closing(start) {
+                    None if tree.is_symbol(start, "{") => match tree.closing_bracket(start) {
                         Some(close) => (close + 1, InitialValue::Table),
                         None => break,
                     },
@@ -158,7 +158,7 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
                     self.initial_values.insert(name, initial_values);
                     self.holders.insert(start, name);
                 }
-                value = tree.symbol(end, ",").then_some(end + 1);
+                value = tree.is_symbol(end, ",").then_some(end + 1);
             }
         }
         let loops = bindings.iter().filter(|binding| binding.kind == BindingKind::Loop);
@@ -194,7 +194,9 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
 
     /// Whether `:await()` is at `at`.
     fn is_awaited(&self, at: usize) -> bool {
-        self.tree.symbol(at, ":") && self.tree.name(at + 1) == Some("await") && self.tree.symbol(at + 2, "(")
+        self.tree.is_symbol(at, ":")
+            && self.tree.name(at + 1) == Some("await")
+            && self.tree.is_symbol(at + 2, "(")
     }
 
     /// Decides once whether a variable holds promises. A use that depends on the variable itself counts
@@ -243,10 +245,10 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
         const OPERATORS: [&str; 7] = ["+", "-", "*", "/", "%", "^", ".."];
         let tree = self.tree;
         let Some(before) = at.checked_sub(1) else { return false };
-        let is_operand = tree.is_one_of(before, &OPERATORS) || tree.is_one_of(after, &OPERATORS);
+        let is_operand = tree.is_any_symbol(before, &OPERATORS) || tree.is_any_symbol(after, &OPERATORS);
         let is_shown = tree.is_interpolation_boundary(before) && tree.is_interpolation_boundary(after);
-        tree.is_one_of(after, &[".", "[", ":"])
-            || tree.symbol(before, "#")
+        tree.is_any_symbol(after, &[".", "[", ":"])
+            || tree.is_symbol(before, "#")
             || is_shown
             || self.loop_over(at, after).is_some()
             || (is_operand && tree.name(before) != Some("not"))
@@ -258,7 +260,8 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
         if tree.name(at.checked_sub(1)?) == Some("in") {
             return (tree.name(after) == Some("do")).then_some(at - 1);
         }
-        let function = at.checked_sub(2).filter(|_| tree.symbol(at - 1, "(") && tree.symbol(after, ")"))?;
+        let function =
+            at.checked_sub(2).filter(|_| tree.is_symbol(at - 1, "(") && tree.is_symbol(after, ")"))?;
         let is_iterator =
             self.is_language_global(function, "ipairs") || self.is_language_global(function, "pairs");
         let is_loop = tree.name(function.checked_sub(1)?) == Some("in") && tree.name(after + 1) == Some("do");
@@ -269,29 +272,31 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
     fn is_stored_as_promise(&self, at: usize, after: usize) -> bool {
         let tree = self.tree;
         let Some(before) = at.checked_sub(1) else { return false };
-        if tree.is_one_of(after, &["}", ",", ";"]) && self.is_value_of_item(at) {
-            let Some(open) = tree.enclosing(at) else { return false };
+        if tree.is_any_symbol(after, &["}", ",", ";"]) && self.is_value_of_item(at) {
+            let Some(open) = tree.enclosing_bracket(at) else { return false };
             return self.is_parallel_argument(open)
                 || self.holders.get(&open).is_some_and(|list| self.holds_promises(list));
         }
         // `table.insert(list, …)`
-        if tree.symbol(before, ",")
-            && tree.symbol(after, ")")
+        if tree.is_symbol(before, ",")
+            && tree.is_symbol(after, ")")
             && before > 0
             && self.is_insertion_into(before - 1)
         {
             return tree.name(before - 1).is_some_and(|list| self.holds_promises(list));
         }
         // `list[key] = …`
-        if !tree.symbol(before, "=")
+        if !tree.is_symbol(before, "=")
             || tree.expression_continues(after)
-            || tree.symbol(after, ",")
+            || tree.is_symbol(after, ",")
             || before == 0
         {
             return false;
         }
         let list = match tree.kind(before - 1) {
-            Some(TokenKind::Symbol("]")) => tree.opening(before - 1).and_then(|open| open.checked_sub(1)),
+            Some(TokenKind::Symbol("]")) => {
+                tree.opening_bracket(before - 1).and_then(|open| open.checked_sub(1))
+            }
             Some(TokenKind::Name(_)) if tree.is_field(before - 1) => before.checked_sub(3),
             _ => None,
         };
@@ -305,11 +310,12 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
         if tree.is_item(at) {
             return true;
         }
-        let Some(equals) = at.checked_sub(1).filter(|equals| *equals > 0 && tree.symbol(*equals, "=")) else {
+        let Some(equals) = at.checked_sub(1).filter(|equals| *equals > 0 && tree.is_symbol(*equals, "="))
+        else {
             return false;
         };
-        let key = match tree.opening(equals - 1) {
-            Some(open) if tree.symbol(open, "[") => open,
+        let key = match tree.opening_bracket(equals - 1) {
+            Some(open) if tree.is_symbol(open, "[") => open,
             _ => equals - 1,
         };
         tree.is_item(key)
@@ -321,8 +327,11 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
         if self.is_language_global(before, "parallel") {
             return true;
         }
-        let is_alone = tree.closing(open).is_some_and(|close| tree.symbol(close + 1, ")"));
-        tree.symbol(before, "(") && is_alone && before > 0 && self.is_language_global(before - 1, "parallel")
+        let is_alone = tree.closing_bracket(open).is_some_and(|close| tree.is_symbol(close + 1, ")"));
+        tree.is_symbol(before, "(")
+            && is_alone
+            && before > 0
+            && self.is_language_global(before - 1, "parallel")
     }
 
     /// Whether the variable at `at` is the list of `table.insert(list, `.
@@ -330,10 +339,10 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
         let tree = self.tree;
         let Some(table) = at.checked_sub(4) else { return false };
         self.is_language_global(table, "table")
-            && tree.symbol(at - 3, ".")
+            && tree.is_symbol(at - 3, ".")
             && tree.name(at - 2) == Some("insert")
-            && tree.symbol(at - 1, "(")
-            && tree.symbol(at + 1, ",")
+            && tree.is_symbol(at - 1, "(")
+            && tree.is_symbol(at + 1, ",")
     }
 
     /// How the promises of the list in the variable at `at` are used.
@@ -341,19 +350,19 @@ impl<'t, 'a> PromiseAnalysis<'t, 'a> {
         let tree = self.tree;
         let Some(before) = at.checked_sub(1) else { return PromiseUse::Observes };
         let element_ends = match tree.kind(at + 1) {
-            Some(TokenKind::Symbol("[")) => tree.closing(at + 1).map(|close| close + 1),
+            Some(TokenKind::Symbol("[")) => tree.closing_bracket(at + 1).map(|close| close + 1),
             Some(TokenKind::Symbol(".")) => Some(at + 3),
             _ => None,
         };
         if let Some(after) = element_ends {
-            let is_assigned = tree.symbol(after, "=");
+            let is_assigned = tree.is_symbol(after, "=");
             return if is_assigned { PromiseUse::ReadsValue } else { self.promise_use(at, after) };
         }
         let is_parallel = before > 0 && self.is_language_global(before - 1, "parallel");
-        if is_parallel && tree.symbol(before, "(") && tree.symbol(at + 1, ")") {
+        if is_parallel && tree.is_symbol(before, "(") && tree.is_symbol(at + 1, ")") {
             return PromiseUse::Awaits;
         }
-        if tree.symbol(before, "#") || self.is_insertion_into(at) {
+        if tree.is_symbol(before, "#") || self.is_insertion_into(at) {
             return PromiseUse::ReadsValue;
         }
         let Some(loop_in) = self.loop_over(at, at + 1) else { return PromiseUse::Observes };

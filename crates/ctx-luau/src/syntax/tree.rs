@@ -22,9 +22,9 @@ pub struct TokenTree<'a> {
 
 impl<'a> TokenTree<'a> {
     /// Tokenizes a script; `None` if a string or a comment has no end.
-    pub fn of(source: &'a str) -> Option<Self> {
+    pub fn parse(source: &'a str) -> Option<Self> {
         let tokens = strip_types(tokenize(source)?);
-        let brackets = BracketIndex::of(&tokens);
+        let brackets = BracketIndex::new(&tokens);
         let functions = enclosing_functions(&tokens, &brackets);
         Some(Self { tokens, brackets, functions })
     }
@@ -57,50 +57,52 @@ impl<'a> TokenTree<'a> {
     }
 
     /// Whether this symbol is at an index.
-    pub fn symbol(&self, at: usize, symbol: &str) -> bool {
+    pub fn is_symbol(&self, at: usize, symbol: &str) -> bool {
         matches!(self.kind(at), Some(TokenKind::Symbol(found)) if *found == symbol)
     }
 
     /// Whether one of these symbols is at an index.
-    pub fn is_one_of(&self, at: usize, symbols: &[&str]) -> bool {
+    pub fn is_any_symbol(&self, at: usize, symbols: &[&str]) -> bool {
         matches!(self.kind(at), Some(TokenKind::Symbol(found)) if symbols.contains(found))
     }
 
     /// Whether the name at an index is a field of the expression before it: `.name` or `:name`.
     pub fn is_field(&self, at: usize) -> bool {
-        at > 0 && self.is_one_of(at - 1, &[".", ":"])
+        at > 0 && self.is_any_symbol(at - 1, &[".", ":"])
     }
 
     /// Whether the name at an index is the key of a field in a table: `{ name = … }`.
     pub fn is_key(&self, at: usize) -> bool {
-        self.symbol(at + 1, "=") && self.is_item(at)
+        self.is_symbol(at + 1, "=") && self.is_item(at)
     }
 
     /// Whether an item of a table begins at an index.
     pub fn is_item(&self, at: usize) -> bool {
-        let begins = at > 0 && self.is_one_of(at - 1, &["{", ",", ";"]);
-        begins && self.is_within_brackets(at) && self.enclosing(at).is_some_and(|open| self.symbol(open, "{"))
+        let begins = at > 0 && self.is_any_symbol(at - 1, &["{", ",", ";"]);
+        begins
+            && self.is_within_brackets(at)
+            && self.enclosing_bracket(at).is_some_and(|open| self.is_symbol(open, "{"))
     }
 
     /// Whether an index is directly in brackets, without the body of a function in between.
     pub fn is_within_brackets(&self, at: usize) -> bool {
         let function = |at: usize| self.functions.get(at).copied().flatten();
-        self.enclosing(at).is_some_and(|open| function(open) == function(at))
+        self.enclosing_bracket(at).is_some_and(|open| function(open) == function(at))
     }
 
     /// The bracket that closes the one at `open`.
-    pub fn closing(&self, open: usize) -> Option<usize> {
-        self.brackets.closing(open)
+    pub fn closing_bracket(&self, open: usize) -> Option<usize> {
+        self.brackets.closing_bracket(open)
     }
 
     /// The bracket that opens the one at `close`.
-    pub fn opening(&self, close: usize) -> Option<usize> {
-        self.brackets.opening(close)
+    pub fn opening_bracket(&self, close: usize) -> Option<usize> {
+        self.brackets.opening_bracket(close)
     }
 
     /// The innermost open bracket at an index.
-    pub fn enclosing(&self, at: usize) -> Option<usize> {
-        self.brackets.enclosing(at)
+    pub fn enclosing_bracket(&self, at: usize) -> Option<usize> {
+        self.brackets.enclosing_bracket(at)
     }
 
     /// Whether a range of tokens contains a function literal.
@@ -118,11 +120,11 @@ impl<'a> TokenTree<'a> {
         let mut open = at + 1;
         if self.name(open).is_some_and(|name| !KEYWORDS.contains(&name)) {
             open += 1;
-            while self.is_one_of(open, &[".", ":"]) && self.name(open + 1).is_some() {
+            while self.is_any_symbol(open, &[".", ":"]) && self.name(open + 1).is_some() {
                 open += 2;
             }
         }
-        self.symbol(open, "(").then_some(open)
+        self.is_symbol(open, "(").then_some(open)
     }
 
     /// The index of the arguments, if a member of the value at `at` is called: `.name`, `["name"]` or
@@ -130,10 +132,10 @@ impl<'a> TokenTree<'a> {
     pub fn arguments_of_member(&self, at: usize) -> Option<usize> {
         let after = match self.kind(at + 1) {
             Some(TokenKind::Symbol("." | ":")) => self.name(at + 2).map(|_| at + 3),
-            Some(TokenKind::Symbol("[")) => self.closing(at + 1).map(|close| close + 1),
+            Some(TokenKind::Symbol("[")) => self.closing_bracket(at + 1).map(|close| close + 1),
             _ => None,
         }?;
-        let is_call = self.is_one_of(after, &["(", "{", OPEN_STRING]) || self.text(after).is_some();
+        let is_call = self.is_any_symbol(after, &["(", "{", OPEN_STRING]) || self.text(after).is_some();
         is_call.then_some(after)
     }
 
@@ -141,7 +143,9 @@ impl<'a> TokenTree<'a> {
     pub fn after_arguments(&self, at: usize) -> Option<usize> {
         match self.kind(at) {
             Some(TokenKind::Text(_)) => Some(at + 1),
-            Some(TokenKind::Symbol("(" | "{" | OPEN_STRING)) => self.closing(at).map(|close| close + 1),
+            Some(TokenKind::Symbol("(" | "{" | OPEN_STRING)) => {
+                self.closing_bracket(at).map(|close| close + 1)
+            }
             _ => None,
         }
     }
@@ -172,13 +176,13 @@ impl<'a> TokenTree<'a> {
             "?",
             "!",
         ];
-        self.is_one_of(at, &CONTINUATIONS)
+        self.is_any_symbol(at, &CONTINUATIONS)
             || matches!(self.name(at), Some("and" | "or"))
             || self.text(at).is_some()
     }
 
     /// Whether the token is a boundary of an expression in an interpolated string.
     pub fn is_interpolation_boundary(&self, at: usize) -> bool {
-        self.is_one_of(at, &[OPEN_STRING, CLOSE_STRING, NEXT_IN_STRING, DOLLAR_IN_STRING])
+        self.is_any_symbol(at, &[OPEN_STRING, CLOSE_STRING, NEXT_IN_STRING, DOLLAR_IN_STRING])
     }
 }

@@ -61,8 +61,8 @@ fn without_null_fields(value: &Json) -> Json {
     match value {
         Json::Array(items) => items.iter().map(without_null_fields).collect(),
         Json::Object(fields) => {
-            let kept = fields.iter().filter(|(_, value)| !value.is_null());
-            Json::Object(kept.map(|(name, value)| (name.clone(), without_null_fields(value))).collect())
+            let non_null = fields.iter().filter(|(_, value)| !value.is_null());
+            Json::Object(non_null.map(|(name, value)| (name.clone(), without_null_fields(value))).collect())
         }
         other => other.clone(),
     }

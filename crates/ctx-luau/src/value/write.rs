@@ -330,8 +330,8 @@ fn step(name: &LuaString) -> String {
     let identifier = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty();
-    let shown: String = name.chars().take(SHOWN_MAX).collect();
-    if identifier { format!(".{shown}") } else { format!("[{shown:?}]") }
+    let shortened: String = name.chars().take(SHOWN_MAX).collect();
+    if identifier { format!(".{shortened}") } else { format!("[{shortened:?}]") }
 }
 
 fn key_text(key: &Value) -> String {

@@ -270,8 +270,8 @@ pub(super) fn syntax_error_message(chunk_name: &str, source: &str, error: &mlua:
 /// reads the colon as the call of a method, and fails only on the next line.
 fn block_hint(chunk_name: &str, source: &str, message: &str) -> Option<&'static str> {
     let number = line_number(chunk_name, message)?;
-    let near = source.lines().take(number).skip(number.saturating_sub(2));
-    let block_lines = near.map(code_of).filter(|code| code.trim_end().ends_with(':'));
+    let nearby_lines = source.lines().take(number).skip(number.saturating_sub(2));
+    let block_lines = nearby_lines.map(code_of).filter(|code| code.trim_end().ends_with(':'));
     let words: Vec<String> = block_lines
         .filter_map(|code| code.split_whitespace().next().map(|word| word.trim_end_matches(':').to_owned()))
         .collect();

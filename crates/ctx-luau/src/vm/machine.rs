@@ -135,12 +135,12 @@ impl Vm {
         run: &Rc<Run>,
     ) -> Result<Vec<u8>, JobFailure> {
         let lua = &self.globals.lua;
-        let most = lua.used_memory().saturating_add(job.bounds.memory_bytes);
-        self.eager_gc_above.set(most / 2);
+        let limit = lua.used_memory().saturating_add(job.bounds.memory_bytes);
+        self.eager_gc_above.set(limit / 2);
         let execution =
             Execution { globals: &self.globals, job, run, source, context_table: RefCell::default() };
         let outcome =
-            lua.set_memory_limit(most).map_err(|error| execution.vm_failure(&error)).and_then(|_| {
+            lua.set_memory_limit(limit).map_err(|error| execution.vm_failure(&error)).and_then(|_| {
                 let environment = execution.environment().map_err(|error| execution.vm_failure(&error))?;
                 let chunk = lua
                     .load(code)
@@ -336,8 +336,8 @@ impl Execution<'_> {
     }
 
     fn memory_failure(&self) -> JobFailure {
-        let most = self.job.bounds.memory_bytes / (1024 * 1024);
-        let message = format!("{}: the script used more than its {most} MB of memory", self.job.chunk_name);
+        let limit = self.job.bounds.memory_bytes / (1024 * 1024);
+        let message = format!("{}: the script used more than its {limit} MB of memory", self.job.chunk_name);
         JobFailure { kind: JobFailureKind::Memory, message, code: None }
     }
 

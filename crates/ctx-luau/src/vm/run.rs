@@ -240,20 +240,20 @@ impl Run {
         if self.log_full.get() {
             return;
         }
-        let left = self.log_left.get();
+        let budget = self.log_left.get();
         let cost = log_cost(line);
-        if cost > left {
+        if cost > budget {
             self.log_full.set(true);
             let rest = format!("the log is full ({} bytes): the rest is dropped", self.bounds.log_bytes);
             self.send_log_line(LogLevel::Warn, &rest);
             return;
         }
-        self.log_left.set(left - cost);
-        let shown = String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES_MAX)]);
+        self.log_left.set(budget - cost);
+        let text = String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES_MAX)]);
         if line.len() > LINE_BYTES_MAX {
-            self.send_log_line(level, &format!("{shown}… (a line of {} bytes)", line.len()));
+            self.send_log_line(level, &format!("{text}… (a line of {} bytes)", line.len()));
         } else {
-            self.send_log_line(level, &shown);
+            self.send_log_line(level, &text);
         }
     }
 

@@ -118,15 +118,15 @@ pub fn describe_undefined<'a>(
     let known = defined.names().chain(others.filter(|name| defined.line_of(name).is_none()));
     // All names of one or two letters are similar.
     let count_max = if name.len() < SUGGESTED_BYTES_MIN { 0 } else { SUGGESTIONS_MAX };
-    let near: Vec<String> = nearest_few(name, known, count_max)
+    let similar: Vec<String> = nearest_few(name, known, count_max)
         .into_iter()
-        .map(|near| match defined.line_of(near) {
-            Some(line) => format!("`{near}` of line {line}"),
-            None => format!("`{near}`"),
+        .map(|similar| match defined.line_of(similar) {
+            Some(line) => format!("`{similar}` of line {line}"),
+            None => format!("`{similar}`"),
         })
         .collect();
     let hint =
-        if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(" or ")) };
+        if similar.is_empty() { String::new() } else { format!(" (did you mean {}?)", similar.join(" or ")) };
     format!("there is no variable or function `{name}`{hint}")
 }
 
@@ -153,7 +153,7 @@ impl GlobalNames {
         }
         let defined = self.defined.get_or_init(|| {
             let source = std::str::from_utf8(&self.source).ok()?;
-            TokenTree::of(source).map(|tree| DefinedNames::of(source, &tree))
+            TokenTree::parse(source).map(|tree| DefinedNames::collect(source, &tree))
         });
         let defined = defined.as_ref().filter(|defined| !defined.may_be_global(name))?;
         Some(describe_undefined(name, defined, self.providers.iter().map(String::as_str)))

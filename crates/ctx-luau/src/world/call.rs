@@ -49,8 +49,8 @@ struct PageInfo {
 }
 
 fn page_text(page: Option<Page>, value: &Value) -> serde_json::Result<Vec<u8>> {
-    let whole = || value.is_array().then(|| Page { items: Some(Vec::new()), ..Page::default() });
-    let Some(page) = page.or_else(whole) else { return Ok(Vec::new()) };
+    let whole_list = || value.is_array().then(|| Page { items: Some(Vec::new()), ..Page::default() });
+    let Some(page) = page.or_else(whole_list) else { return Ok(Vec::new()) };
     let fields = page.items.as_deref();
     let items = fields.and_then(|fields| fields.iter().try_fold(value, |value, field| value.get(field)));
     let is_empty = items.and_then(Value::as_array).is_none_or(Vec::is_empty);

@@ -31,8 +31,8 @@ pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: us
             return Err(secret_refusal("fs.read", &path));
         }
         if content.len() > bytes_max {
-            let most = bytes_max as f64 / f64::from(1 << 20);
-            return Err(Refusal::new(TOO_LARGE, format!("fs.read: `{path}` is larger than {most} MiB")));
+            let limit = bytes_max as f64 / f64::from(1 << 20);
+            return Err(Refusal::new(TOO_LARGE, format!("fs.read: `{path}` is larger than {limit} MiB")));
         }
         Ok((Value::Null, content))
     })

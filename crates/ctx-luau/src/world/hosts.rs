@@ -23,7 +23,7 @@ impl AllowedHosts {
     }
 
     /// Whether a URL's host is allowed.
-    pub(super) fn allow(&self, url: &Url) -> bool {
+    pub(super) fn allows(&self, url: &Url) -> bool {
         let Some(globs) = &self.globs else { return true };
         let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
         let port = url.port_or_known_default().unwrap_or_default();
@@ -39,22 +39,22 @@ fn glob_of(glob: &str) -> Result<Glob, globset::Error> {
 mod tests {
     use super::*;
 
-    fn allowed(globs: &[&str], url: &str) -> bool {
+    fn is_allowed(globs: &[&str], url: &str) -> bool {
         let globs: Vec<String> = globs.iter().map(ToString::to_string).collect();
-        AllowedHosts::new(&globs).unwrap().allow(&Url::parse(url).unwrap())
+        AllowedHosts::new(&globs).unwrap().allows(&Url::parse(url).unwrap())
     }
 
     #[test]
     fn hosts_are_allowed_by_name_by_glob_and_by_port() {
-        assert!(allowed(&[], "https://anything.example/"));
-        assert!(allowed(&["api.example.com"], "https://API.example.com./x"));
-        assert!(allowed(&["*.example.com"], "https://a.b.example.com/"));
-        assert!(!allowed(&["*.example.com"], "https://example.com/"));
-        assert!(!allowed(&["*.example.com"], "https://example.com.evil.test/"));
-        assert!(!allowed(&["*.example.com"], "https://evil.test/?x=.example.com"));
-        assert!(!allowed(&["*.example.com"], "https://a.example.com@evil.test/"));
-        assert!(allowed(&["localhost:8080"], "http://localhost:8080/"));
-        assert!(!allowed(&["localhost:8080"], "http://localhost:8081/"));
-        assert!(allowed(&["127.0.0.1"], "http://127.1/"));
+        assert!(is_allowed(&[], "https://anything.example/"));
+        assert!(is_allowed(&["api.example.com"], "https://API.example.com./x"));
+        assert!(is_allowed(&["*.example.com"], "https://a.b.example.com/"));
+        assert!(!is_allowed(&["*.example.com"], "https://example.com/"));
+        assert!(!is_allowed(&["*.example.com"], "https://example.com.evil.test/"));
+        assert!(!is_allowed(&["*.example.com"], "https://evil.test/?x=.example.com"));
+        assert!(!is_allowed(&["*.example.com"], "https://a.example.com@evil.test/"));
+        assert!(is_allowed(&["localhost:8080"], "http://localhost:8080/"));
+        assert!(!is_allowed(&["localhost:8080"], "http://localhost:8081/"));
+        assert!(is_allowed(&["127.0.0.1"], "http://127.1/"));
     }
 }

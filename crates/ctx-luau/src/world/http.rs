@@ -152,10 +152,10 @@ impl ScriptHttp {
                 return read_response(request, response, limits.http_response_bytes).await;
             };
             if chain.followed() >= limits.http_redirects {
-                let most = limits.http_redirects;
+                let limit = limits.http_redirects;
                 return Err(Refusal::new(
                     FAILED,
-                    format!("http: {}: more than {most} redirects", request.shown()),
+                    format!("http: {}: more than {limit} redirects", request.shown()),
                 ));
             }
             chain.follow(&response, location, CrossOriginHeaders::DropSecrets);
@@ -170,7 +170,7 @@ fn check(request: &ctx_net::Request, allowed: &AllowedHosts) -> Result<(), Refus
     if !["http", "https"].contains(&url.scheme()) {
         return refuse("only http and https can be requested");
     }
-    if !allowed.allow(url) {
+    if !allowed.allows(url) {
         return refuse("the host is not in the script's allow_hosts");
     }
     Ok(())
@@ -179,8 +179,8 @@ fn check(request: &ctx_net::Request, allowed: &AllowedHosts) -> Result<(), Refus
 async fn read_response(request: &ctx_net::Request, mut response: Response, bytes_max: usize) -> HostResult {
     let body = response.read(bytes_max).await.map_err(|error| match error {
         BodyError::TooLarge(bytes_max) => {
-            let most = bytes_max as f64 / f64::from(1 << 20);
-            let message = format!("http: {}: the response is larger than {most} MiB", request.shown());
+            let limit = bytes_max as f64 / f64::from(1 << 20);
+            let message = format!("http: {}: the response is larger than {limit} MiB", request.shown());
             Refusal::new(TOO_LARGE, message)
         }
         BodyError::Net(error) => net_refusal(request, error),

@@ -44,13 +44,13 @@ enum RunOrigin<'a> {
 
 impl<'a> ScriptWorld<'a> {
     /// For a script that runs within a call.
-    pub(crate) fn of_call(script: &'a Script, call: &'a Call) -> Self {
+    pub(crate) fn for_call(script: &'a Script, call: &'a Call) -> Self {
         let redactor = call.catalog().redactor().clone();
         Self { script, origin: RunOrigin::Call(call), redactor, requests: AtomicU32::new(0) }
     }
 
     /// For a connector, which runs within a sync.
-    pub(crate) fn of_sync(script: &'a Script, emitter: &'a Emitter<'a>) -> Self {
+    pub(crate) fn for_sync(script: &'a Script, emitter: &'a Emitter<'a>) -> Self {
         let redactor = emitter.redactor.clone();
         Self { script, origin: RunOrigin::Sync(emitter), redactor, requests: AtomicU32::new(0) }
     }

@@ -77,10 +77,10 @@ async fn a_dropped_run_ends_its_worker_and_its_requests() {
     let script = script("return env.get('X')", LONG);
     {
         let run = engine.run(&script, &world);
-        let asked = until("the question is open", || world.open.load(Ordering::SeqCst) == 1);
+        let request_opened = until("the question is open", || world.open.load(Ordering::SeqCst) == 1);
         tokio::select! {
             outcome = run => panic!("{outcome:?}"),
-            () = asked => {}
+            () = request_opened => {}
         }
     }
     assert_eq!(world.open.load(Ordering::SeqCst), 0);

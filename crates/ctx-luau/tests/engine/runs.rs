@@ -36,8 +36,8 @@ async fn a_script_that_raises_says_where() {
 }
 
 async fn a_host_request_is_answered() {
-    let answered = value(&engine(), "return env.get('NAME')").await;
-    assert_eq!(answered, json!("answer"));
+    let value_of_env = value(&engine(), "return env.get('NAME')").await;
+    assert_eq!(value_of_env, json!("answer"));
 }
 
 async fn log_lines_arrive_live_and_with_the_outcome() {

@@ -50,10 +50,10 @@ async fn the_ticket_script_creates_a_ticket() {
         answer,
         json!({"success": true, "ticket_key": "ENG-7", "url": url, "message": "Created ENG-7: Fix auth"})
     );
-    let asked = &web.asked()[0];
-    assert_eq!(asked.line, "POST /rest/api/3/issue HTTP/1.1");
-    assert_eq!(asked.header("authorization"), Some("Basic Ym90QGNvbXBhbnkuY29tOnQwcA=="));
-    let fields = &asked.json()["fields"];
+    let request = &web.asked()[0];
+    assert_eq!(request.line, "POST /rest/api/3/issue HTTP/1.1");
+    assert_eq!(request.header("authorization"), Some("Basic Ym90QGNvbXBhbnkuY29tOnQwcA=="));
+    let fields = &request.json()["fields"];
     assert_eq!((&fields["project"]["key"], &fields["priority"]["name"]), (&json!("ENG"), &json!("Medium")));
     let text = fields["description"]["content"][0]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("- [Auth](https://docs/auth) (score: 0.90)\n- Login (score: 0.50)"), "{text}");

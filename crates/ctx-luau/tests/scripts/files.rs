@@ -38,7 +38,7 @@ async fn files_are_listed_by_glob() {
     let bench = with_files();
     let body = "return { fs.list(), fs.list('data'), fs.list('data', '*.json'), fs.list('data', '**/*.json'),
         fs.list('.', 'data/*.txt'), fs.list('data', '*.none') }";
-    let listed = json!([
+    let files = json!([
         ["x.lua"],
         ["data/a.json", "data/b.txt"],
         ["data/a.json"],
@@ -46,7 +46,7 @@ async fn files_are_listed_by_glob() {
         ["data/b.txt"],
         [],
     ]);
-    assert_eq!(bench.answer(body, json!({})).await.unwrap(), listed);
+    assert_eq!(bench.answer(body, json!({})).await.unwrap(), files);
 }
 
 async fn nothing_outside_is_reached() {
@@ -121,9 +121,9 @@ async fn files_that_hold_secrets_are_neither_read_nor_listed() {
         let error = bench.error(&format!("return fs.list('{folder}')")).await;
         assert!(error.message().contains("holds secrets"), "{folder}: {error}");
     }
-    let listed = bench.answer("return fs.list('.', '**')", json!({})).await.unwrap();
+    let files = bench.answer("return fs.list('.', '**')", json!({})).await.unwrap();
     let expected = ["data/a.json", "data/b.txt", "data/deep/c.json", "keys/deploy.txt", "x.lua"];
-    assert_eq!(listed, json!(expected));
+    assert_eq!(files, json!(expected));
 }
 
 async fn a_file_that_is_too_large_is_refused() {

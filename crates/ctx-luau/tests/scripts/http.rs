@@ -34,17 +34,17 @@ async fn a_request_is_sent_with_its_method_headers_and_body() {
     let url = web.url("");
     let answer = bench.answer_with(body, json!({}), |settings| settings.config = json!({"url": url})).await;
     assert_eq!(answer.unwrap(), json!(200));
-    let asked = web.asked();
-    let line = |number: usize| asked[number].line.trim_end_matches(" HTTP/1.1");
+    let requests = web.asked();
+    let line = |number: usize| requests[number].line.trim_end_matches(" HTTP/1.1");
     assert!(line(0).starts_with("GET /a?x=1&") && line(0).contains("q=a+b%26c") && line(0).contains("n=2"));
-    assert_eq!(asked[0].header("x-test"), Some("yes"));
-    assert!(asked[0].header("user-agent").unwrap().starts_with("ctx/"));
-    assert_eq!(asked[1].header("content-type"), Some("application/json"));
-    assert_eq!(asked[1].json(), json!({"list": {}, "name": "n"}));
-    assert_eq!(asked[2].body, b"plain\0bytes\xff");
+    assert_eq!(requests[0].header("x-test"), Some("yes"));
+    assert!(requests[0].header("user-agent").unwrap().starts_with("ctx/"));
+    assert_eq!(requests[1].header("content-type"), Some("application/json"));
+    assert_eq!(requests[1].json(), json!({"list": {}, "name": "n"}));
+    assert_eq!(requests[2].body, b"plain\0bytes\xff");
     assert_eq!((line(3), line(4)), ("DELETE /d", "POST /e"));
-    assert_eq!(asked[4].header("content-length"), Some("0"));
-    assert_eq!(asked[5].header("content-length"), Some("1"));
+    assert_eq!(requests[4].header("content-length"), Some("0"));
+    assert_eq!(requests[5].header("content-length"), Some("1"));
 }
 
 async fn a_response_has_status_headers_and_body() {
@@ -63,8 +63,8 @@ async fn a_response_has_status_headers_and_body() {
 }
 
 /// A server whose `/n` redirects to `/n-1`, and whose `/0` responds.
-fn redirect_chain(asked: &Asked) -> Vec<u8> {
-    let number: u32 = asked.line.split([' ', '/']).nth(2).unwrap().parse().unwrap();
+fn redirect_chain(request: &Asked) -> Vec<u8> {
+    let number: u32 = request.line.split([' ', '/']).nth(2).unwrap().parse().unwrap();
     if number == 0 { reply(200, "bottom") } else { redirect(302, &format!("/{}", number - 1)) }
 }
 

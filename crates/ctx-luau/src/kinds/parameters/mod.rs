@@ -228,9 +228,9 @@ fn read_declaration(
     for name in declared.keys() {
         let known = || OWN_FIELDS.iter().chain(SCHEMA_FIELDS).copied();
         if !known().any(|known| known == name)
-            && let Some(near) = nearest(name, known())
+            && let Some(similar) = nearest(name, known())
         {
-            return Err(format!("{place}: there is no field `{name}` (did you mean `{near}`?)"));
+            return Err(format!("{place}: there is no field `{name}` (did you mean `{similar}`?)"));
         }
     }
     let mut schema = match declared.get("schema") {
@@ -327,7 +327,7 @@ fn check_type(kind: &str, place: &str) -> Result<(), String> {
     }
     let other = TYPE_ALIASES.iter().find(|(name, _)| *name == kind).map(|(_, name)| *name);
     match other.or_else(|| nearest(kind, TYPES.iter().copied())) {
-        Some(near) => Err(format!("{place}: there is no type `{kind}` (did you mean `{near}`?)")),
+        Some(similar) => Err(format!("{place}: there is no type `{kind}` (did you mean `{similar}`?)")),
         None => Err(format!("{place}: there is no type `{kind}`: one of {}", TYPES.join(", "))),
     }
 }

@@ -44,8 +44,8 @@ fn a_tool_without_parameters_accepts_any_argument_and_one_with_an_empty_list_non
 #[test]
 fn objects_with_properties_are_closed_unless_they_say_otherwise() {
     let closed = |schema: Value, pointer: &str| {
-        let made = input_schema(&Map::from_iter([("schema".to_owned(), schema)])).unwrap();
-        made.pointer(pointer).unwrap().get("additionalProperties").cloned()
+        let schema_result = input_schema(&Map::from_iter([("schema".to_owned(), schema)])).unwrap();
+        schema_result.pointer(pointer).unwrap().get("additionalProperties").cloned()
     };
     let of = |properties: Value| json!({"type": "object", "properties": properties});
     let inner = of(json!({"b": {"type": "string"}}));
@@ -154,17 +154,17 @@ proptest! {
         declared in prop::collection::vec(declaration(), 0..8)
     ) {
         let mut names: Vec<_> = declared.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect();
-        let given = names.len();
+        let declared_count = names.len();
         names.sort();
         names.dedup();
-        let made = schema(json!(declared));
-        prop_assert_eq!(made.is_ok(), names.len() == given);
-        let Ok(made) = made else { return Ok(()) };
+        let schema_result = schema(json!(declared));
+        prop_assert_eq!(schema_result.is_ok(), names.len() == declared_count);
+        let Ok(schema_result) = schema_result else { return Ok(()) };
         let mut arguments = Map::new();
         for one in &declared {
             let name = one["name"].as_str().unwrap();
-            prop_assert_eq!(&made["properties"][name]["type"], &one["type"]);
-            let is_required = made["required"].as_array().unwrap().contains(&json!(name));
+            prop_assert_eq!(&schema_result["properties"][name]["type"], &one["type"]);
+            let is_required = schema_result["required"].as_array().unwrap().contains(&json!(name));
             prop_assert_eq!(is_required, one["required"] == true);
             let fit = match one["type"].as_str().unwrap() {
                 "string" => json!("x"),
@@ -175,7 +175,7 @@ proptest! {
             };
             arguments.insert(name.to_owned(), fit);
         }
-        let compiled = ArgumentSchema::compile(made).unwrap();
+        let compiled = ArgumentSchema::compile(schema_result).unwrap();
         prop_assert!(compiled.prepare(Value::Object(arguments)).is_ok());
     }
 
