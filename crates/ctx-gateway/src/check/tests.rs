@@ -329,7 +329,7 @@ return sdk.pet_store.add_tags(tags)
 const FREE: &str =
     "x, tool, name, arguments, other, list, a, key, make, title_of, n, s, labels, who, pet, tags";
 
-/// The same code in all kinds of positions in a script.
+/// The code of a script by itself, in a block, in a function and in a condition.
 fn wrapped(script: &str) -> Vec<String> {
     let script = &format!("local {FREE} = ...\n{script}");
     let without_return = script.replace("return ", "local _ = ");

@@ -52,10 +52,10 @@ pub(crate) async fn value(engine: &Engine, source: &str) -> Value {
 }
 
 /// Waits until another process or task has done something.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn until(condition: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < LONG, "not within a minute: {what}");
+        assert!(began.elapsed() < LONG, "not within a minute: {condition}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
