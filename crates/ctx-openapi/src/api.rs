@@ -1,11 +1,11 @@
 //! An API as a catalog [`Provider`]: each of its operations is a tool.
 
 use crate::auth::{self, Credentials};
-use crate::client::{Client, Granted, configured_reach, origin_reach};
+use crate::client::{ApiClient, ApiResponse, RequestCredentials, configured_reach, origin_reach};
 use crate::interface::Interface;
 use crate::load::WebAddress;
-use crate::operation::{Description, Operation, Skipped};
-use crate::page::Exchange;
+use crate::operation::{Description, Operation, SkippedOperation};
+use crate::page::CompletedCall;
 use crate::request::{ApiBase, base_url, operation_request};
 use crate::settings::{ApiSettings, Spec};
 use async_trait::async_trait;
@@ -18,46 +18,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The operations of one API, as tools.
-pub(crate) struct Api {
-    inner: Arc<Inner>,
+pub(crate) struct LoadedApi {
+    inner: Arc<SharedApi>,
     tools: Vec<Arc<OperationTool>>,
 }
 
 /// State that all operations of an API share.
-struct Inner {
+struct SharedApi {
     settings: Arc<ApiSettings>,
     /// The address that the description was fetched from, if from the web: the base of relative server URLs.
     address: Option<WebAddress>,
     /// Its operations lack title and description text: those are moved into the tool specs.
     description: Arc<Description>,
-    /// Whether no operation of the whole description names a security scheme ([`auth::is_silent`]).
-    is_silent: bool,
-    client: Arc<Client>,
+    /// Whether no operation of the whole description names a security scheme ([`auth::declares_no_security`]).
+    declares_no_security: bool,
+    client: Arc<ApiClient>,
 }
 
-impl Api {
+impl LoadedApi {
     /// Makes a tool of each operation that the settings select, with their frozen parameters.
     pub(crate) fn new(
         mut description: Description,
         address: Option<WebAddress>,
         settings: Arc<ApiSettings>,
-        client: Arc<Client>,
+        client: Arc<ApiClient>,
     ) -> Self {
         // Computed before the selection: a selection of public operations must not look like a description
         // that forgot to declare its security.
-        let is_silent = auth::is_silent(&description);
+        let declares_no_security = auth::declares_no_security(&description);
         description.select(&settings.operations);
         description.freeze(&settings.frozen);
-        let words = description
+        let texts = description
             .operations
             .iter_mut()
             .map(|operation| (operation.title.take(), std::mem::take(&mut operation.description)));
-        let words: Vec<_> = words.collect();
+        let texts: Vec<_> = texts.collect();
         let description = Arc::new(description);
-        let inner = Inner { settings, address, description, is_silent, client };
+        let inner = SharedApi { settings, address, description, declares_no_security, client };
         let inner = Arc::new(inner);
-        let tool = |(place, (title, words))| Arc::new(OperationTool::new(place, title, words, &inner));
-        let tools = words.into_iter().enumerate().map(tool).collect();
+        let tool = |(index, (title, text))| Arc::new(OperationTool::new(index, title, text, &inner));
+        let tools = texts.into_iter().enumerate().map(tool).collect();
         Self { inner, tools }
     }
 
@@ -67,24 +67,24 @@ impl Api {
     }
 
     /// Operations that cannot be called, and why.
-    pub(crate) fn skipped(&self) -> &[Skipped] {
+    pub(crate) fn skipped(&self) -> &[SkippedOperation] {
         &self.inner.description.skipped
     }
 
     /// The number of operations for which no suitable credentials are configured, and the error message of
     /// the first.
-    pub(crate) fn locked(&self) -> Option<(usize, String)> {
-        let Inner { description, is_silent, settings, .. } = &*self.inner;
+    pub(crate) fn missing_credentials(&self) -> Option<(usize, String)> {
+        let SharedApi { description, declares_no_security, settings, .. } = &*self.inner;
         let refused = description.operations.iter().filter_map(|operation| {
-            auth::choose(operation, &description.schemes, *is_silent, &settings.credentials).err()
+            auth::choose(operation, &description.schemes, *declares_no_security, &settings.credentials).err()
         });
         let refused: Vec<ToolError> = refused.collect();
         refused.first().map(|error| (refused.len(), error.message().to_owned()))
     }
 
     /// Why the base URL of an operation is unknown; `None` if all are known.
-    pub(crate) fn unplaced(&self) -> Option<String> {
-        let Inner { description, settings, address, .. } = &*self.inner;
+    pub(crate) fn base_url_error(&self) -> Option<String> {
+        let SharedApi { description, settings, address, .. } = &*self.inner;
         let mut bases = description.operations.iter().map(|operation| {
             base_url(settings.base_url.as_deref(), operation, address.as_ref().map(|address| &address.url))
         });
@@ -98,12 +98,12 @@ impl Api {
     }
 
     /// The number of operations.
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn operation_count(&self) -> usize {
         self.tools.len()
     }
 }
 
-impl Provider for Api {
+impl Provider for LoadedApi {
     fn name(&self) -> Identifier {
         self.inner.settings.name.clone()
     }
@@ -119,40 +119,40 @@ impl Provider for Api {
 
 /// The tool of one operation.
 pub(crate) struct OperationTool {
-    api: Arc<Inner>,
+    api: Arc<SharedApi>,
     /// Index in `Description::operations`.
-    place: usize,
+    index: usize,
     spec: Arc<ToolSpec>,
 }
 
 impl OperationTool {
-    fn new(place: usize, title: Option<String>, words: String, api: &Arc<Inner>) -> Self {
-        let spec = spec(place, title, words, &api.description);
-        Self { api: api.clone(), place, spec: Arc::new(spec) }
+    fn new(index: usize, title: Option<String>, text: String, api: &Arc<SharedApi>) -> Self {
+        let spec = tool_spec(index, title, text, &api.description);
+        Self { api: api.clone(), index, spec: Arc::new(spec) }
     }
 }
 
-/// The tool spec of an operation.
-fn spec(place: usize, title: Option<String>, words: String, of: &Arc<Description>) -> ToolSpec {
-    let Some(operation) = of.operations.get(place) else { return ToolSpec::new("", "", json!({})) };
+/// The tool spec of an operation; `text` is its description for callers.
+fn tool_spec(index: usize, title: Option<String>, text: String, of: &Arc<Description>) -> ToolSpec {
+    let Some(operation) = of.operations.get(index) else { return ToolSpec::new("", "", json!({})) };
     // Built on demand from the shared description: thousands of operations refer to the same definitions.
-    let made = |make: fn(&Description, &Operation, usize) -> Value| {
+    let on_demand = |build: fn(&Description, &Operation, usize) -> Value| {
         let of = of.clone();
         Schema::made(move |definitions_max| {
-            of.operations.get(place).map_or(Value::Null, |operation| make(&of, operation, definitions_max))
+            of.operations.get(index).map_or(Value::Null, |operation| build(&of, operation, definitions_max))
         })
     };
     let output = |of: &Description, operation: &Operation, definitions_max: usize| {
-        of.near_output_schema(operation, definitions_max).unwrap_or_default()
+        of.bounded_output_schema(operation, definitions_max).unwrap_or_default()
     };
     let body = operation.body.as_ref();
     ToolSpec {
         title,
-        output_schema: operation.output_schema.is_some().then(|| made(output)),
+        output_schema: operation.output_schema.is_some().then(|| on_demand(output)),
         annotations: annotations(&operation.method),
         tags: operation.tags.clone(),
         body: body.map(|body| BodyArgument { name: body.argument.clone(), has_fields: body.has_fields }),
-        ..ToolSpec::new(&operation.name, words, made(Description::near_input_schema))
+        ..ToolSpec::new(&operation.name, text, on_demand(Description::bounded_input_schema))
     }
 }
 
@@ -163,13 +163,13 @@ impl Tool for OperationTool {
     }
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
-        let operation = self.api.description.operations.get(self.place);
+        let operation = self.api.description.operations.get(self.index);
         let operation = operation.ok_or_else(|| ToolError::not_found("the operation is gone"))?;
         // The catalog's schema includes the definitions; that of the operation only refers to them.
         let full_name = format!("{}.{}", self.api.settings.name, self.spec.name);
         let schema = call.catalog().input_schema(&full_name).unwrap_or(&operation.input_schema);
-        let own = auth::of_call(&self.api.settings, call)?;
-        self.api.send(operation, schema, &arguments, own.as_ref(), Some(call)).await
+        let caller_credentials = auth::caller_credentials(&self.api.settings, call)?;
+        self.api.send(operation, schema, &arguments, caller_credentials.as_ref(), Some(call)).await
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -177,7 +177,7 @@ impl Tool for OperationTool {
     }
 }
 
-impl Inner {
+impl SharedApi {
     /// Base URL and SSRF policy of an operation. A description from the web must not lead to a nearer network
     /// than the one it was fetched from; `base_url` is trusted configuration and may.
     fn base(&self, operation: &Operation) -> Result<ApiBase, ToolError> {
@@ -207,26 +207,27 @@ impl Inner {
         operation: &Operation,
         schema: &Value,
         arguments: &Map<String, Value>,
-        own: Option<&Credentials>,
+        caller_credentials: Option<&Credentials>,
         call: Option<&Call>,
     ) -> Result<Output, ToolError> {
         let base = self.base(operation)?;
         let request = operation_request(operation, arguments, &base.url, call)?;
-        let credentials = own.unwrap_or(&self.settings.credentials);
-        let grants = auth::choose(operation, &self.description.schemes, self.is_silent, credentials)?;
+        let available = caller_credentials.unwrap_or(&self.settings.credentials);
+        let credentials =
+            auth::choose(operation, &self.description.schemes, self.declares_no_security, available)?;
         let (shown, url) = (request.shown(), request.url.clone());
         let time_left = call.map_or(Duration::MAX, Call::time_left).min(self.settings.limits.call);
-        let granted = Granted { grants, is_brought: own.is_some() };
-        let answered = self.client.send(request, granted, &base, time_left).await?;
-        let (headers, redactor) = (answered.received.headers.clone(), &answered.redactor);
-        let mut output =
-            answered.received.into_output(&shown, redactor, call).map_err(|error| match answered.wait {
-                Some(wait) => error.retry_after(wait),
-                None => error,
-            })?;
+        let credentials = RequestCredentials { credentials, is_from_caller: caller_credentials.is_some() };
+        let ApiResponse { response, redactor, retry_after } =
+            self.client.send(request, credentials, &base, time_left).await?;
+        let (headers, redactor) = (response.headers.clone(), &redactor);
+        let mut output = response.into_output(&shown, redactor, call).map_err(|error| match retry_after {
+            Some(delay) => error.retry_after(delay),
+            None => error,
+        })?;
         let (url, headers, body) = (&url, &headers, &output.value);
         output.page =
-            Exchange { operation, schema, arguments, url, headers, body, redactor }.page().map(Box::new);
+            CompletedCall { operation, schema, arguments, url, headers, body, redactor }.page().map(Box::new);
         Ok(output)
     }
 }

@@ -1,9 +1,11 @@
 //! All APIs of a workspace: loads their descriptions in the background, and reloads them when they change.
 
-use crate::api::Api;
-use crate::client::{Client, Web};
+use crate::api::LoadedApi;
+use crate::client::{ApiClient, HttpClient};
 use crate::interface::Interface;
-use crate::load::{Asking, Fingerprint, Kept, LoadError, Loaded, WebTexts, load};
+use crate::load::{
+    CachePolicy, CachedFetcher, DescriptionCache, Fingerprint, LoadError, LoadedDescription, load_description,
+};
 use crate::settings::{ApiError, ApiSettings, Spec};
 use async_trait::async_trait;
 use ctx_core::{Identifier, Provider, Tool};
@@ -15,13 +17,13 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 /// Interval at which description files are checked for changes.
-const LOOKING: Duration = Duration::from_secs(2);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Delay before a description that could not be read is tried again; it doubles with each failure.
-const RETRY_FIRST: Duration = Duration::from_secs(5);
+const RETRY_DELAY_FIRST: Duration = Duration::from_secs(5);
 
 /// Upper bound of that delay.
-const RETRY_MAX: Duration = Duration::from_secs(300);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(300);
 
 /// Options that all APIs of a workspace share.
 pub struct ApiOptions {
@@ -39,16 +41,16 @@ pub type TrustCheck = dyn Fn(&Identifier, &Path) -> bool + Send + Sync;
 
 /// The APIs of a workspace. Dropping it stops the loading of their descriptions.
 pub struct Apis {
-    all: RwLock<Vec<Followed>>,
+    all: RwLock<Vec<ApiTask>>,
 }
 
 /// An API and the task that keeps its description current; dropping it aborts the task.
-struct Followed {
-    reading: Arc<Reading>,
+struct ApiTask {
+    loader: Arc<ApiLoader>,
     task: AbortHandle,
 }
 
-impl Drop for Followed {
+impl Drop for ApiTask {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -87,22 +89,22 @@ pub enum ApiState {
 }
 
 /// Loads the description of one API, and holds the latest result.
-struct Reading {
+struct ApiLoader {
     settings: Arc<ApiSettings>,
-    client: Arc<Client>,
-    texts: Arc<WebTexts>,
-    kept: Option<Kept>,
+    client: Arc<ApiClient>,
+    fetcher: Arc<CachedFetcher>,
+    cache: Option<DescriptionCache>,
     is_trusted: Arc<TrustCheck>,
-    found: watch::Sender<Found>,
+    load_state: watch::Sender<LoadState>,
 }
 
 /// The latest result of loading a description.
 #[derive(Clone, Default)]
-struct Found {
-    api: Option<Arc<Api>>,
+struct LoadState {
+    api: Option<Arc<LoadedApi>>,
     fingerprint: Option<Fingerprint>,
     /// Addresses of the other documents that the description refers to.
-    others: Vec<String>,
+    other_documents: Vec<String>,
     /// Why the last attempt failed.
     failure: Option<String>,
 }
@@ -124,160 +126,168 @@ impl Apis {
         settings: Vec<ApiSettings>,
         options: &ApiOptions,
     ) {
-        let kept = options.cache.clone().map(Kept::in_folder);
+        let cache = options.cache.clone().map(DescriptionCache::in_folder);
         let started = settings.into_iter().filter_map(|settings| {
             let name = settings.name.clone();
-            let reading = Reading::new(settings, kept.clone(), options.is_trusted.clone())
+            let loader = ApiLoader::new(settings, cache.clone(), options.is_trusted.clone())
                 .inspect_err(|error| tracing::warn!("{name} is left out: {error}"));
-            let reading = Arc::new(reading.ok()?);
-            let task = tokio::spawn(reading.clone().keep_up(options.on_change.clone())).abort_handle();
-            Some(Followed { reading, task })
+            let loader = Arc::new(loader.ok()?);
+            let task = tokio::spawn(loader.clone().keep_current(options.on_change.clone())).abort_handle();
+            Some(ApiTask { loader, task })
         });
-        let started: Vec<Followed> = started.collect();
+        let started: Vec<ApiTask> = started.collect();
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|followed| keep(&followed.reading.settings.name));
+        all.retain(|task| keep(&task.loader.settings.name));
         all.extend(started);
     }
 
-    fn all(&self) -> Vec<Arc<Reading>> {
+    fn all(&self) -> Vec<Arc<ApiLoader>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|followed| followed.reading.clone()).collect()
+        all.iter().map(|task| task.loader.clone()).collect()
     }
 
     /// One provider per API.
     pub fn providers(&self) -> Vec<Arc<dyn Provider>> {
-        self.all().into_iter().map(|reading| Arc::new(ApiProvider(reading)) as _).collect()
+        self.all().into_iter().map(|loader| Arc::new(ApiProvider(loader)) as _).collect()
     }
 
     /// Waits until every description is loaded or has failed to load.
     pub async fn known(&self) {
-        for reading in self.all() {
-            reading.known().await;
+        for loader in self.all() {
+            loader.wait_until_loaded().await;
         }
     }
 
     /// The status of each API, with all its functions once its description is loaded.
     pub fn interfaces(&self) -> impl Iterator<Item = (ApiStatus, Option<Interface>)> {
-        self.all().into_iter().map(|reading| {
-            let api = reading.found.borrow().api.clone();
-            (reading.status(), api.map(|api| api.interface()))
+        self.all().into_iter().map(|loader| {
+            let api = loader.load_state.borrow().api.clone();
+            (loader.status(), api.map(|api| api.interface()))
         })
     }
 
     /// The status of each API.
     pub fn states(&self) -> Vec<ApiStatus> {
-        self.all().iter().map(|reading| reading.status()).collect()
+        self.all().iter().map(|loader| loader.status()).collect()
     }
 }
 
-impl Reading {
-    fn new(settings: ApiSettings, kept: Option<Kept>, is_trusted: Arc<TrustCheck>) -> Result<Self, ApiError> {
-        let texts = WebTexts::new(Web::new(&settings)?, kept.clone(), Handle::current());
+impl ApiLoader {
+    fn new(
+        settings: ApiSettings,
+        cache: Option<DescriptionCache>,
+        is_trusted: Arc<TrustCheck>,
+    ) -> Result<Self, ApiError> {
+        let fetcher = CachedFetcher::new(HttpClient::new(&settings)?, cache.clone(), Handle::current());
         Ok(Self {
-            client: Arc::new(Client::new(&settings)?),
+            client: Arc::new(ApiClient::new(&settings)?),
             settings: Arc::new(settings),
-            texts: Arc::new(texts),
-            kept,
+            fetcher: Arc::new(fetcher),
+            cache,
             is_trusted,
-            found: watch::Sender::default(),
+            load_state: watch::Sender::default(),
         })
     }
 
     /// Loads the description, and reloads it after a change of its files or a failure.
-    async fn keep_up(self: Arc<Self>, on_change: Arc<dyn Fn() + Send + Sync>) {
+    async fn keep_current(self: Arc<Self>, on_change: Arc<dyn Fn() + Send + Sync>) {
         // The cached copy is available at once; the web is asked afterwards whether it has changed.
-        if matches!(self.settings.spec, Spec::Web(_)) && self.read(Asking::Kept).await {
+        if matches!(self.settings.spec, Spec::Web(_)) && self.reload(CachePolicy::CacheOnly).await {
             on_change();
         }
-        let mut retry = RETRY_FIRST;
+        let mut retry_delay = RETRY_DELAY_FIRST;
         loop {
-            let first = self.stamp().first().copied();
-            if self.read(Asking::Web).await {
+            let stamp_before = self.file_stamps().first().copied();
+            if self.reload(CachePolicy::Revalidate).await {
                 on_change();
             }
-            let mut stamp = self.stamp();
+            let mut stamps = self.file_stamps();
             // The stamp from before the read: the file may have changed while it was read.
-            if let (Some(now), Some(before)) = (stamp.first_mut(), first) {
-                *now = before;
+            if let (Some(stamp), Some(before)) = (stamps.first_mut(), stamp_before) {
+                *stamp = before;
             }
-            if self.found.borrow().failure.is_none() {
-                retry = RETRY_FIRST;
+            if self.load_state.borrow().failure.is_none() {
+                retry_delay = RETRY_DELAY_FIRST;
                 if matches!(self.settings.spec, Spec::Web(_)) {
                     // Descriptions from the web are revalidated when the program next starts.
                     return;
                 }
             }
             let mut waited = Duration::ZERO;
-            while self.stamp() == stamp && (self.found.borrow().failure.is_none() || waited < retry) {
-                tokio::time::sleep(LOOKING).await;
-                waited += LOOKING;
+            while self.file_stamps() == stamps
+                && (self.load_state.borrow().failure.is_none() || waited < retry_delay)
+            {
+                tokio::time::sleep(FILE_CHECK_INTERVAL).await;
+                waited += FILE_CHECK_INTERVAL;
             }
-            retry = (retry * 2).min(RETRY_MAX);
+            retry_delay = (retry_delay * 2).min(RETRY_DELAY_MAX);
         }
     }
 
     /// Modification time and size of each file of the description, to detect changes.
-    fn stamp(&self) -> Vec<Option<(SystemTime, u64)>> {
+    fn file_stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
         let Spec::File(path) = &self.settings.spec else { return Vec::new() };
-        let others = self.found.borrow().others.clone();
-        let others = others.iter().map(|other| path.with_file_name(other));
+        let other_documents = self.load_state.borrow().other_documents.clone();
+        let other_documents = other_documents.iter().map(|other| path.with_file_name(other));
         let stamp = |path: PathBuf| {
-            let about = std::fs::metadata(path).ok()?;
-            Some((about.modified().ok()?, about.len()))
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
         };
-        std::iter::once(path.clone()).chain(others).map(stamp).collect()
+        std::iter::once(path.clone()).chain(other_documents).map(stamp).collect()
     }
 
-    /// Loads the description. Returns whether its functions, or the reason why there are none, have changed.
-    async fn read(self: &Arc<Self>, asking: Asking) -> bool {
-        let own = self.clone();
-        let loading = move || {
+    /// Loads the description again. Returns whether its functions, or the reason why there are none, have changed.
+    async fn reload(self: &Arc<Self>, policy: CachePolicy) -> bool {
+        let loader = self.clone();
+        let load = move || {
             // Checked before every load, the first included: the file may have changed since the
             // configuration was trusted, or since a failed load.
-            if let Spec::File(path) = &own.settings.spec
-                && !(own.is_trusted)(&own.settings.name, path)
+            if let Spec::File(path) = &loader.settings.spec
+                && !(loader.is_trusted)(&loader.settings.name, path)
             {
                 return Err(LoadError::Text(
                     "it is no longer what was trusted, and was not edited here".to_owned(),
                 ));
             }
-            let loaded = load(&own.settings.spec, own.kept.as_ref(), &own.texts, asking)?;
-            let known = own.found.borrow().fingerprint.clone();
+            let loaded =
+                load_description(&loader.settings.spec, loader.cache.as_ref(), &loader.fetcher, policy)?;
+            let known = loader.load_state.borrow().fingerprint.clone();
             Ok::<_, LoadError>((known.as_ref() != Some(&loaded.fingerprint)).then(|| {
-                let Loaded { description, address, fingerprint, others } = loaded;
-                let api = Api::new(description, address, own.settings.clone(), own.client.clone());
-                (Arc::new(api), fingerprint, others)
+                let LoadedDescription { description, address, fingerprint, other_documents } = loaded;
+                let api =
+                    LoadedApi::new(description, address, loader.settings.clone(), loader.client.clone());
+                (Arc::new(api), fingerprint, other_documents)
             }))
         };
-        let read = spawn_blocking(loading).await;
-        let read = read.unwrap_or_else(|error| Err(LoadError::Text(error.to_string())));
+        let loaded = spawn_blocking(load).await;
+        let loaded = loaded.unwrap_or_else(|error| Err(LoadError::Text(error.to_string())));
         let name = &self.settings.name;
-        match read {
-            Ok(Some((api, fingerprint, others))) => {
-                tracing::debug!(api = %name, functions = api.count(), "its description was read");
+        match loaded {
+            Ok(Some((api, fingerprint, other_documents))) => {
+                tracing::debug!(api = %name, functions = api.operation_count(), "its description was read");
                 let fingerprint = Some(fingerprint);
-                let found = Found { api: Some(api), fingerprint, others, failure: None };
-                self.found.send_replace(found);
+                let load_state = LoadState { api: Some(api), fingerprint, other_documents, failure: None };
+                self.load_state.send_replace(load_state);
                 true
             }
             Ok(None) => {
-                self.found.send_modify(|found| found.failure = None);
+                self.load_state.send_modify(|load_state| load_state.failure = None);
                 false
             }
             // Not cached: it has to be fetched.
-            Err(_) if asking == Asking::Kept => false,
-            Err(error) => self.fail(error.to_string()),
+            Err(_) if policy == CachePolicy::CacheOnly => false,
+            Err(error) => self.record_failure(error.to_string()),
         }
     }
 
     /// Records why loading failed, and returns whether the reason is new. A description loaded before stays
     /// in use.
-    fn fail(&self, reason: String) -> bool {
-        self.found.send_if_modified(|found| {
-            let is_new = found.failure.as_ref() != Some(&reason);
+    fn record_failure(&self, reason: String) -> bool {
+        self.load_state.send_if_modified(|load_state| {
+            let is_new = load_state.failure.as_ref() != Some(&reason);
             if is_new {
                 let name = &self.settings.name;
-                match found.api {
+                match load_state.api {
                     Some(_) => {
                         tracing::warn!("{name} stays as it was: its description cannot be read: {reason}")
                     }
@@ -285,22 +295,22 @@ impl Reading {
                         tracing::warn!("{name} cannot be called: its description cannot be read: {reason}")
                     }
                 }
-                found.failure = Some(reason);
+                load_state.failure = Some(reason);
             }
             is_new
         })
     }
 
     /// Waits until the description is loaded or has failed to load.
-    async fn known(&self) -> Found {
-        let mut found = self.found.subscribe();
-        let is_known = |found: &Found| found.api.is_some() || found.failure.is_some();
+    async fn wait_until_loaded(&self) -> LoadState {
+        let mut load_state = self.load_state.subscribe();
+        let is_settled = |load_state: &LoadState| load_state.api.is_some() || load_state.failure.is_some();
         // The channel is open: `self` holds its sender.
-        found.wait_for(is_known).await.map(|found| found.clone()).unwrap_or_default()
+        load_state.wait_for(is_settled).await.map(|load_state| load_state.clone()).unwrap_or_default()
     }
 
     fn status(&self) -> ApiStatus {
-        let Found { api, failure, .. } = self.found.borrow().clone();
+        let LoadState { api, failure, .. } = self.load_state.borrow().clone();
         let state = match (&api, failure) {
             (Some(_), _) => ApiState::Ready,
             (None, Some(reason)) => ApiState::Failed(reason),
@@ -313,16 +323,16 @@ impl Reading {
             spec: self.settings.spec.to_string(),
             state,
             title: api.map(|api| api.title().to_owned()).filter(|title| !title.is_empty()),
-            functions: api.map_or(0, |api| api.count()),
-            skipped: skipped.iter().map(|skipped| (skipped.what.clone(), skipped.why.clone())).collect(),
-            locked: api.and_then(|api| api.locked()),
-            unplaced: api.and_then(|api| api.unplaced()),
+            functions: api.map_or(0, |api| api.operation_count()),
+            skipped: skipped.iter().map(|skipped| (skipped.name.clone(), skipped.reason.clone())).collect(),
+            locked: api.and_then(|api| api.missing_credentials()),
+            unplaced: api.and_then(|api| api.base_url_error()),
         }
     }
 }
 
 /// An API as a catalog provider, whether its description is loaded or not.
-struct ApiProvider(Arc<Reading>);
+struct ApiProvider(Arc<ApiLoader>);
 
 #[async_trait]
 impl Provider for ApiProvider {
@@ -331,7 +341,7 @@ impl Provider for ApiProvider {
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let api = self.0.found.borrow().api.clone();
+        let api = self.0.load_state.borrow().api.clone();
         api.map(|api| api.tools()).unwrap_or_default()
     }
 
@@ -340,8 +350,8 @@ impl Provider for ApiProvider {
     }
 
     fn unknown(&self) -> Option<String> {
-        let found = self.0.found.borrow();
-        match (&found.api, &found.failure) {
+        let load_state = self.0.load_state.borrow();
+        match (&load_state.api, &load_state.failure) {
             (Some(_), _) => None,
             (None, Some(reason)) => {
                 Some(format!("cannot be called: its description cannot be read: {reason}"))
@@ -351,7 +361,7 @@ impl Provider for ApiProvider {
     }
 
     async fn settle(&self) {
-        self.0.known().await;
+        self.0.wait_until_loaded().await;
     }
 
     fn call_timeout(&self) -> Option<Duration> {

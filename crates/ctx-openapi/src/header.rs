@@ -2,14 +2,14 @@
 
 /// The parameters that a text begins with, their names in lower case, and the rest after them: empty, or from
 /// the next comma on.
-pub(crate) fn parameters(text: &str) -> (Vec<(String, String)>, &str) {
+pub(crate) fn parse_parameters(text: &str) -> (Vec<(String, String)>, &str) {
     let mut parameters = Vec::new();
     let mut rest = text.trim_start();
     while let Some(parameter) = rest.strip_prefix(';') {
         let end = parameter.find(['=', ';', ',']).unwrap_or(parameter.len());
         let (name, after) = parameter.split_at(end);
         let (value, after) = match after.strip_prefix('=') {
-            Some(after) => value(after.trim_start()),
+            Some(after) => parse_value(after.trim_start()),
             None => (String::new(), after),
         };
         parameters.push((name.trim().to_ascii_lowercase(), value));
@@ -19,7 +19,7 @@ pub(crate) fn parameters(text: &str) -> (Vec<(String, String)>, &str) {
 }
 
 /// The value of a parameter, quoted or not, and the rest after it.
-fn value(text: &str) -> (String, &str) {
+fn parse_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());
         let (value, after) = text.split_at(end);

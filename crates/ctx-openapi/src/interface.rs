@@ -3,14 +3,14 @@
 //! The schemas of a tool are self-contained, and therefore cut where they would be too large. A listing of a
 //! whole API needs every definition complete, and once.
 
-use crate::operation::{Description, Way, definition_name, definition_reference};
-use crate::whole::stripped;
+use crate::operation::{Description, Direction, definition_name, definition_reference};
+use crate::self_contained::filter_direction;
 use ctx_core::ToolSpec;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Suffix of a definition's name in requests, if it differs from the same definition in responses.
-const SENT: &str = "Input";
+const REQUEST_SUFFIX: &str = "Input";
 
 /// All functions of an API.
 #[derive(Clone, Debug)]
@@ -41,13 +41,13 @@ impl Interface {
         let operations = &description.operations;
         let inputs = operations.iter().map(|operation| Some(&*operation.input_schema));
         let outputs = operations.iter().map(|operation| operation.output_schema.as_deref());
-        let mut sent = Reached::new(inputs, &description.definitions, Way::Request);
-        let mut received = Reached::new(outputs, &description.definitions, Way::Response);
-        let names = sent_names(&sent, &received, &two_faced(&description.definitions));
-        sent.rename(&names);
+        let mut request = ReachableSchemas::new(inputs, &description.definitions, Direction::Request);
+        let mut response = ReachableSchemas::new(outputs, &description.definitions, Direction::Response);
+        let names = request_names(&request, &response, &direction_dependent(&description.definitions));
+        request.rename(&names);
         // A definition that is the same in both directions is kept in its request form.
-        received.definitions.append(&mut sent.definitions);
-        let schemas = sent.roots.into_iter().zip(received.roots);
+        response.definitions.append(&mut request.definitions);
+        let schemas = request.roots.into_iter().zip(response.roots);
         let function =
             |((operation, spec), (input, output)): ((_, ToolSpec), (Option<Value>, Option<Value>))| {
                 let operation: &crate::operation::Operation = operation;
@@ -63,50 +63,52 @@ impl Interface {
                 }
             };
         let functions = operations.iter().zip(specs).zip(schemas).map(function).collect();
-        Self { functions, definitions: received.definitions }
+        Self { functions, definitions: response.definitions }
     }
 }
 
 /// Schemas in one direction, and all definitions that they refer to, directly or not.
-struct Reached {
+struct ReachableSchemas {
     roots: Vec<Option<Value>>,
     definitions: BTreeMap<String, Value>,
 }
 
-impl Reached {
+impl ReachableSchemas {
     fn new<'a>(
         roots: impl Iterator<Item = Option<&'a Value>>,
         definitions: &BTreeMap<String, Value>,
-        way: Way,
+        direction: Direction,
     ) -> Self {
-        let stripped = |schema: &Value| stripped(schema, way, definitions, &mut usize::MAX.clone());
-        let mut known = HashSet::new();
-        let mut waiting = VecDeque::new();
-        let mut wait = |schema: &Value, waiting: &mut VecDeque<String>| {
-            references(schema, &mut |name| {
-                if !known.contains(name) {
-                    known.insert(name.to_owned());
-                    waiting.push_back(name.to_owned());
+        let filter_direction =
+            |schema: &Value| filter_direction(schema, direction, definitions, &mut usize::MAX.clone());
+        let mut seen = HashSet::new();
+        let mut queue = VecDeque::new();
+        let mut enqueue = |schema: &Value, queue: &mut VecDeque<String>| {
+            for_each_reference(schema, &mut |name| {
+                if !seen.contains(name) {
+                    seen.insert(name.to_owned());
+                    queue.push_back(name.to_owned());
                 }
             });
         };
-        let roots: Vec<Option<Value>> = roots.map(|root| root.map(stripped)).collect();
-        roots.iter().flatten().for_each(|root| wait(root, &mut waiting));
-        let mut reached = BTreeMap::new();
-        while let Some(name) = waiting.pop_front() {
-            let definition = definitions.get(&name).map_or_else(|| Value::Object(Map::new()), stripped);
-            wait(&definition, &mut waiting);
-            reached.insert(name, definition);
+        let roots: Vec<Option<Value>> = roots.map(|root| root.map(filter_direction)).collect();
+        roots.iter().flatten().for_each(|root| enqueue(root, &mut queue));
+        let mut reachable = BTreeMap::new();
+        while let Some(name) = queue.pop_front() {
+            let definition =
+                definitions.get(&name).map_or_else(|| Value::Object(Map::new()), filter_direction);
+            enqueue(&definition, &mut queue);
+            reachable.insert(name, definition);
         }
-        Self { roots, definitions: reached }
+        Self { roots, definitions: reachable }
     }
 
     fn rename(&mut self, names: &HashMap<String, String>) {
-        self.roots.iter_mut().flatten().for_each(|root| renamed(root, names));
+        self.roots.iter_mut().flatten().for_each(|root| rename_references(root, names));
         let definitions = std::mem::take(&mut self.definitions).into_iter();
         self.definitions = definitions
             .map(|(name, mut definition)| {
-                renamed(&mut definition, names);
+                rename_references(&mut definition, names);
                 (names.get(&name).cloned().unwrap_or(name), definition)
             })
             .collect();
@@ -114,18 +116,22 @@ impl Reached {
 }
 
 /// New names for the request form of definitions that differ between requests and responses.
-fn sent_names(sent: &Reached, received: &Reached, two_faced: &HashSet<&str>) -> HashMap<String, String> {
+fn request_names(
+    request: &ReachableSchemas,
+    response: &ReachableSchemas,
+    direction_dependent: &HashSet<&str>,
+) -> HashMap<String, String> {
     let mut names = HashMap::new();
     let mut taken: HashSet<String> =
-        sent.definitions.keys().chain(received.definitions.keys()).cloned().collect();
-    for name in sent.definitions.keys() {
-        if !two_faced.contains(name.as_str()) || !received.definitions.contains_key(name) {
+        request.definitions.keys().chain(response.definitions.keys()).cloned().collect();
+    for name in request.definitions.keys() {
+        if !direction_dependent.contains(name.as_str()) || !response.definitions.contains_key(name) {
             continue;
         }
-        let mut new = format!("{name}{SENT}");
+        let mut new = format!("{name}{REQUEST_SUFFIX}");
         let mut ordinal = 2;
         while !taken.insert(new.clone()) {
-            new = format!("{name}{SENT}_{ordinal}");
+            new = format!("{name}{REQUEST_SUFFIX}_{ordinal}");
             ordinal += 1;
         }
         names.insert(name.clone(), new);
@@ -134,68 +140,71 @@ fn sent_names(sent: &Reached, received: &Reached, two_faced: &HashSet<&str>) -> 
 }
 
 /// Definitions with read-only or write-only fields, and those that refer to one, directly or not.
-fn two_faced(definitions: &BTreeMap<String, Value>) -> HashSet<&str> {
-    let mut leading: HashMap<&str, Vec<&str>> = HashMap::new();
-    let mut waiting = Vec::new();
+fn direction_dependent(definitions: &BTreeMap<String, Value>) -> HashSet<&str> {
+    let mut referrers: HashMap<&str, Vec<&str>> = HashMap::new();
+    let mut queue = Vec::new();
     for (name, definition) in definitions {
-        references(definition, &mut |to| leading.entry(to).or_default().push(name));
-        if is_marked(definition) {
-            waiting.push(name.as_str());
+        for_each_reference(definition, &mut |to| referrers.entry(to).or_default().push(name));
+        if has_direction_mark(definition) {
+            queue.push(name.as_str());
         }
     }
-    let mut found = HashSet::new();
-    while let Some(name) = waiting.pop() {
-        if found.insert(name) {
-            waiting.extend(leading.get(name).into_iter().flatten());
+    let mut dependent = HashSet::new();
+    while let Some(name) = queue.pop() {
+        if dependent.insert(name) {
+            queue.extend(referrers.get(name).into_iter().flatten());
         }
     }
-    found
+    dependent
 }
 
-fn is_marked(schema: &Value) -> bool {
+fn has_direction_mark(schema: &Value) -> bool {
     match schema {
-        Value::Object(fields) => fields.iter().any(|(word, value)| match value {
-            Value::Bool(true) => word == Way::Request.gone() || word == Way::Response.gone(),
-            value => is_marked(value),
+        Value::Object(fields) => fields.iter().any(|(keyword, value)| match value {
+            Value::Bool(true) => {
+                keyword == Direction::Request.excluding_keyword()
+                    || keyword == Direction::Response.excluding_keyword()
+            }
+            value => has_direction_mark(value),
         }),
-        Value::Array(items) => items.iter().any(is_marked),
+        Value::Array(items) => items.iter().any(has_direction_mark),
         _ => false,
     }
 }
 
-/// Calls `tell` with the name of each definition that a schema refers to.
-fn references<'a>(schema: &'a Value, tell: &mut impl FnMut(&'a str)) {
+/// Calls `visit` with the name of each definition that a schema refers to.
+fn for_each_reference<'a>(schema: &'a Value, visit: &mut impl FnMut(&'a str)) {
     match schema {
         Value::Object(fields) => {
-            for (word, value) in fields {
+            for (keyword, value) in fields {
                 match value {
-                    Value::String(reference) if word == "$ref" => {
-                        definition_name(reference).into_iter().for_each(&mut *tell);
+                    Value::String(reference) if keyword == "$ref" => {
+                        definition_name(reference).into_iter().for_each(&mut *visit);
                     }
-                    value => references(value, tell),
+                    value => for_each_reference(value, visit),
                 }
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| references(item, tell)),
+        Value::Array(items) => items.iter().for_each(|item| for_each_reference(item, visit)),
         _ => {}
     }
 }
 
-fn renamed(schema: &mut Value, names: &HashMap<String, String>) {
+fn rename_references(schema: &mut Value, names: &HashMap<String, String>) {
     match schema {
         Value::Object(fields) => {
-            for (word, value) in fields {
+            for (keyword, value) in fields {
                 match value {
-                    Value::String(reference) if word == "$ref" => {
+                    Value::String(reference) if keyword == "$ref" => {
                         if let Some(name) = definition_name(reference).and_then(|name| names.get(name)) {
                             *reference = definition_reference(name);
                         }
                     }
-                    value => renamed(value, names),
+                    value => rename_references(value, names),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| renamed(item, names)),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename_references(item, names)),
         _ => {}
     }
 }
@@ -203,7 +212,7 @@ fn renamed(schema: &mut Value, names: &HashMap<String, String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Alone, Home, load};
+    use crate::document::{RootLocation, SingleDocument, load};
     use serde_json::json;
 
     fn interface(schemas: &Value, paths: &Value) -> Interface {
@@ -211,24 +220,24 @@ mod tests {
             "openapi": "3.0.3", "info": {"title": "Pets", "version": "1"},
             "paths": paths, "components": {"schemas": schemas},
         });
-        let home = Home::Directory("description".to_owned());
-        let description = load(&document.to_string(), home, &Alone).unwrap();
+        let location = RootLocation::Directory("description".to_owned());
+        let description = load(&document.to_string(), location, &SingleDocument).unwrap();
         let names = description.operations.iter().map(|operation| operation.name.clone());
         let specs: Vec<ToolSpec> = names.map(|name| ToolSpec::new(name, "", json!({}))).collect();
         Interface::new(&description, specs.into_iter())
     }
 
-    fn operation(sent: Option<&str>, received: &str) -> Value {
+    fn operation(request: Option<&str>, response: &str) -> Value {
         let content = |name: &str| json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{name}")}}});
-        let mut operation = json!({"responses": {"200": {"description": "", "content": content(received)}}});
-        if let Some(sent) = sent {
-            operation["requestBody"] = json!({"required": true, "content": content(sent)});
+        let mut operation = json!({"responses": {"200": {"description": "", "content": content(response)}}});
+        if let Some(request) = request {
+            operation["requestBody"] = json!({"required": true, "content": content(request)});
         }
         operation
     }
 
     #[test]
-    fn what_goes_both_ways_and_differs_is_there_twice() {
+    fn a_definition_that_differs_by_direction_is_listed_twice() {
         let schemas = json!({
             "Pet": {"type": "object", "required": ["id", "tag"], "properties": {
                 "id": {"type": "integer", "readOnly": true},
@@ -253,14 +262,17 @@ mod tests {
         assert_eq!(of("Owner")["properties"]["pet"]["$ref"], "#/$defs/Pet");
         assert_eq!(of("OwnerInput_2")["properties"]["pet"]["$ref"], "#/$defs/PetInput");
         assert_eq!(of("Wish")["properties"]["owner"]["$ref"], "#/$defs/OwnerInput_2");
-        let adding = &interface.functions[0];
-        assert_eq!((adding.method.as_str(), adding.path.as_str()), ("POST", "/owners"));
-        assert_eq!(adding.spec.input_schema.get()["properties"]["body"]["$ref"], "#/$defs/OwnerInput_2");
-        assert_eq!(adding.spec.output_schema.as_ref().unwrap().get()["$ref"], "#/$defs/Owner");
+        let post_function = &interface.functions[0];
+        assert_eq!((post_function.method.as_str(), post_function.path.as_str()), ("POST", "/owners"));
+        assert_eq!(
+            post_function.spec.input_schema.get()["properties"]["body"]["$ref"],
+            "#/$defs/OwnerInput_2"
+        );
+        assert_eq!(post_function.spec.output_schema.as_ref().unwrap().get()["$ref"], "#/$defs/Owner");
     }
 
     #[test]
-    fn what_only_one_way_reaches_keeps_its_name() {
+    fn a_definition_used_in_one_direction_keeps_its_name() {
         let schemas = json!({
             "Pet": {"type": "object", "properties": {
                 "id": {"type": "integer", "readOnly": true},
@@ -270,10 +282,10 @@ mod tests {
             "History": {"type": "object", "properties": {"at": {"type": "string", "readOnly": true}}},
             "Done": {"type": "boolean"},
         });
-        let sent = interface(&schemas, &json!({"/pets": {"post": operation(Some("Pet"), "Done")}}));
-        assert_eq!(sent.definitions["Pet"]["properties"].as_object().unwrap().len(), 1);
-        let received = interface(&schemas, &json!({"/pets": {"get": operation(None, "Pet")}}));
-        assert_eq!(received.definitions.keys().collect::<Vec<_>>(), ["History", "Pet"]);
-        assert!(received.definitions["Pet"]["properties"].get("key").is_none());
+        let request = interface(&schemas, &json!({"/pets": {"post": operation(Some("Pet"), "Done")}}));
+        assert_eq!(request.definitions["Pet"]["properties"].as_object().unwrap().len(), 1);
+        let response = interface(&schemas, &json!({"/pets": {"get": operation(None, "Pet")}}));
+        assert_eq!(response.definitions.keys().collect::<Vec<_>>(), ["History", "Pet"]);
+        assert!(response.definitions["Pet"]["properties"].get("key").is_none());
     }
 }

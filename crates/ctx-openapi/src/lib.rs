@@ -10,18 +10,18 @@ mod apis;
 mod auth;
 mod client;
 mod document;
-mod fragment;
+mod file_response;
 mod header;
 mod interface;
-mod kept;
+mod lazy_schema;
 mod load;
 mod operation;
 mod page;
 mod request;
 mod response;
+mod self_contained;
 mod settings;
 mod survey;
-mod whole;
 
 pub use apis::{ApiOptions, ApiState, ApiStatus, Apis, TrustCheck};
 pub use auth::{Credential, Credentials, InvalidCredentials};
@@ -29,4 +29,4 @@ pub use document::{InvalidPattern, Selection};
 pub use interface::{Interface, InterfaceFunction};
 pub use settings::{ApiError, ApiLimits, ApiSettings, Spec};
 #[doc(hidden)]
-pub use survey::{Sent, Survey, Surveyed};
+pub use survey::{Survey, SurveyedOperation, SurveyedRequest};

@@ -1,6 +1,6 @@
 //! Decodes a response into a value, by its media type.
 
-use crate::kept;
+use crate::file_response;
 use crate::request::is_json;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// Bytes of an error response that are read.
-pub(crate) const FAILURE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of an error response that the error message quotes.
-const TOLD_BYTES_MAX: usize = 1 << 10;
+const QUOTE_BYTES_MAX: usize = 1 << 10;
 
 /// Media types that are text although their names do not say so.
 const TEXT_TYPES: [&str; 11] = [
@@ -33,7 +33,7 @@ const TEXT_TYPES: [&str; 11] = [
 
 /// An HTTP response with its body.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     /// The body; of an error, only the beginning.
@@ -42,7 +42,7 @@ pub(crate) struct Received {
     pub(crate) scope: NetworkScope,
 }
 
-impl Received {
+impl HttpResponse {
     /// The decoded value, or an error for a failure status. Credentials are masked in both: some services
     /// echo them.
     ///
@@ -53,56 +53,60 @@ impl Received {
         redactor: &Redactor,
         call: Option<&Call>,
     ) -> Result<Output, ToolError> {
-        let read = self.read(redactor);
-        let kept = match &read {
-            Err(kind) if self.status.is_success() => call.and_then(|call| kept::output(&self, kind, call)),
+        let decoded = self.decode_body(redactor);
+        let stored = match &decoded {
+            Err(media_type) if self.status.is_success() => {
+                call.and_then(|call| file_response::store_as_file(&self, media_type, call))
+            }
             _ => None,
         };
-        let value = match (read, kept) {
+        let value = match (decoded, stored) {
             (_, Some(output)) => return Ok(output),
             (Ok(value), None) => value,
-            (Err(kind), None) => {
+            (Err(media_type), None) => {
                 let base64 = BASE64_STANDARD.encode(&self.body);
-                json!({ "content_type": kind, "bytes": self.body.len(), "base64": base64 })
+                json!({ "content_type": media_type, "bytes": self.body.len(), "base64": base64 })
             }
         };
         if self.status.is_success() {
             return Ok(Output::from(value));
         }
-        let told = match &value {
+        let quote = match &value {
             Value::Null => String::new(),
-            Value::String(text) => beginning(text),
+            Value::String(text) => excerpt(text),
             // Base64 is of no use in an error message.
             Value::Object(fields) if fields.contains_key("base64") => String::new(),
-            other => beginning(&other.to_string()),
+            other => excerpt(&other.to_string()),
         };
         // The path may hold a secret, too.
         let shown = redactor.text(shown.to_owned());
         let reason = self.status.canonical_reason().unwrap_or_default();
         let mut message = format!("{shown}: HTTP {} {reason}", self.status.as_u16()).trim_end().to_owned();
-        if !told.is_empty() {
-            message = format!("{message}: {told}");
+        if !quote.is_empty() {
+            message = format!("{message}: {quote}");
         }
         let data = json!({ "status": self.status.as_u16(), "body": value });
         Err(ToolError::new(ErrorKind::Tool, message).with_data(data))
     }
 
     /// Decodes the body; `Err` is the media type of a body that is bytes.
-    fn read(&self, redactor: &Redactor) -> Result<Value, String> {
+    fn decode_body(&self, redactor: &Redactor) -> Result<Value, String> {
         if self.body.is_empty() || matches!(self.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
             return Ok(Value::Null);
         }
         let content_type =
             self.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let content_type = content_type.unwrap_or_default();
-        let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let may_be_json = kind.is_empty() || is_json(&kind);
-        let is_text =
-            may_be_json || kind.starts_with("text/") || kind.ends_with("+xml") || kind.ends_with("+yaml");
-        if is_text || TEXT_TYPES.contains(&kind.as_str()) {
+        let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let may_be_json = media_type.is_empty() || is_json(&media_type);
+        let is_text = may_be_json
+            || media_type.starts_with("text/")
+            || media_type.ends_with("+xml")
+            || media_type.ends_with("+yaml");
+        if is_text || TEXT_TYPES.contains(&media_type.as_str()) {
             // A body that is declared as JSON, or not declared, may still be binary.
             let must_be_text = !may_be_json || charset(&content_type).is_some();
-            if let Some(text) = decoded(&self.body, &content_type, must_be_text) {
+            if let Some(text) = decode_text(&self.body, &content_type, must_be_text) {
                 // Masked after parsing: in JSON text a secret may be escaped, or match part of a number.
                 if may_be_json && let Ok(mut value) = serde_json::from_str(&text) {
                     mask(&mut value, redactor);
@@ -111,7 +115,7 @@ impl Received {
                 return Ok(Value::String(redactor.text(text.into_owned())));
             }
         }
-        Err(if kind.is_empty() { "application/octet-stream".to_owned() } else { kind })
+        Err(if media_type.is_empty() { "application/octet-stream".to_owned() } else { media_type })
     }
 }
 
@@ -132,7 +136,7 @@ fn mask(value: &mut Value, redactor: &Redactor) {
 }
 
 /// Bytes as text; `None` if they are not valid text, unless they must be.
-fn decoded<'a>(bytes: &'a [u8], content_type: &str, must_be_text: bool) -> Option<Cow<'a, str>> {
+fn decode_text<'a>(bytes: &'a [u8], content_type: &str, must_be_text: bool) -> Option<Cow<'a, str>> {
     let encoding = charset(content_type).and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()));
     let (text, _, has_errors) = encoding.unwrap_or(encoding_rs::UTF_8).decode(bytes);
     (must_be_text || !has_errors).then_some(text)
@@ -146,8 +150,8 @@ fn charset(content_type: &str) -> Option<&str> {
 }
 
 /// The beginning of a text, on one line.
-fn beginning(text: &str) -> String {
-    let cut = text.get(..text.floor_char_boundary(TOLD_BYTES_MAX)).unwrap_or_default();
+fn excerpt(text: &str) -> String {
+    let cut = text.get(..text.floor_char_boundary(QUOTE_BYTES_MAX)).unwrap_or_default();
     let line = cut.split_whitespace().collect::<Vec<_>>().join(" ");
     if cut.len() < text.len() { format!("{line}…") } else { line }
 }
@@ -157,21 +161,21 @@ mod tests {
     use super::*;
     use ctx_core::Secret;
 
-    fn received(status: u16, content_type: &str, body: &[u8]) -> Received {
+    fn response(status: u16, content_type: &str, body: &[u8]) -> HttpResponse {
         let mut headers = HeaderMap::new();
         if !content_type.is_empty() {
             headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
         }
         let status = StatusCode::from_u16(status).unwrap();
-        Received { status, headers, body: body.to_vec(), scope: NetworkScope::Internet }
+        HttpResponse { status, headers, body: body.to_vec(), scope: NetworkScope::Internet }
     }
 
-    fn output(received: Received) -> Result<Output, ToolError> {
-        received.into_output("GET https://api.example/pets", &Redactor::default(), None)
+    fn output(response: HttpResponse) -> Result<Output, ToolError> {
+        response.into_output("GET https://api.example/pets", &Redactor::default(), None)
     }
 
     #[test]
-    fn values_are_made_by_kind_of_content() {
+    fn a_body_is_decoded_by_its_media_type() {
         for (content_type, body, expected) in [
             ("application/json", &b"{\"a\": 1}"[..], json!({ "a": 1 })),
             ("application/json; charset=utf-8", b"[1]", json!([1])),
@@ -198,48 +202,48 @@ mod tests {
                 json!({ "content_type": "image/png", "bytes": 4, "base64": "iVBORw==" }),
             ),
         ] {
-            let value = output(received(200, content_type, body)).unwrap().value;
+            let value = output(response(200, content_type, body)).unwrap().value;
             assert_eq!(value, expected, "{content_type}");
         }
-        assert_eq!(output(received(204, "application/json", b"x")).unwrap().value, Value::Null);
+        assert_eq!(output(response(204, "application/json", b"x")).unwrap().value, Value::Null);
         let deep = "[".repeat(10_000);
-        assert_eq!(output(received(200, "application/json", deep.as_bytes())).unwrap().value, json!(deep));
+        assert_eq!(output(response(200, "application/json", deep.as_bytes())).unwrap().value, json!(deep));
     }
 
     #[test]
-    fn failures_tell_status_reason_and_the_beginning_of_the_body() {
+    fn an_error_message_has_status_reason_and_an_excerpt_of_the_body() {
         let error =
-            output(received(404, "application/json", b"{\"message\": \"no\\nsuch pet\"}")).unwrap_err();
+            output(response(404, "application/json", b"{\"message\": \"no\\nsuch pet\"}")).unwrap_err();
         assert_eq!(
             error.message(),
             "GET https://api.example/pets: HTTP 404 Not Found: {\"message\":\"no\\nsuch pet\"}"
         );
         assert_eq!(error.data(), Some(&json!({ "status": 404, "body": { "message": "no\nsuch pet" } })));
-        let long = output(received(500, "text/html", "<p>é\n".repeat(4_000).as_bytes())).unwrap_err();
-        assert!(long.message().len() < 2 * TOLD_BYTES_MAX && long.message().ends_with('…'), "{long}");
-        let bytes = output(received(502, "image/png", b"\x89PNG")).unwrap_err();
+        let long = output(response(500, "text/html", "<p>é\n".repeat(4_000).as_bytes())).unwrap_err();
+        assert!(long.message().len() < 2 * QUOTE_BYTES_MAX && long.message().ends_with('…'), "{long}");
+        let bytes = output(response(502, "image/png", b"\x89PNG")).unwrap_err();
         assert_eq!(bytes.message(), "GET https://api.example/pets: HTTP 502 Bad Gateway");
     }
 
     #[test]
-    fn what_let_us_in_is_masked_where_it_comes_back() {
+    fn echoed_credentials_are_masked() {
         let redactor = Redactor::new([Secret::new("hunter2!")]);
-        let echo = received(200, "application/json", b"{\"Authorization\": \"Bearer hunter2!\"}");
+        let echo = response(200, "application/json", b"{\"Authorization\": \"Bearer hunter2!\"}");
         let value = echo.into_output("GET x", &redactor, None).unwrap().value;
         assert_eq!(value, json!({ "Authorization": "Bearer ***" }));
-        let written = received(200, "application/json", br#"{"hunter2!": ["\u0068unter2!", 1], "a": "b"}"#);
-        let value = written.into_output("GET x", &redactor, None).unwrap().value;
+        let escaped = response(200, "application/json", br#"{"hunter2!": ["\u0068unter2!", 1], "a": "b"}"#);
+        let value = escaped.into_output("GET x", &redactor, None).unwrap().value;
         assert_eq!(value, json!({ "***": ["***", 1], "a": "b" }));
         let refusal =
-            received(401, "text/plain", b"not hunter2!").into_output("GET x", &redactor, None).unwrap_err();
+            response(401, "text/plain", b"not hunter2!").into_output("GET x", &redactor, None).unwrap_err();
         assert_eq!(refusal.message(), "GET x: HTTP 401 Unauthorized: not ***");
     }
 
     #[test]
     fn a_number_that_is_a_secret_elsewhere_stays_a_number() {
         let redactor = Redactor::new([Secret::new("12345678")]);
-        let answer = received(200, "application/json", b"{\"id\": 123456789, \"key\": \"12345678\"}");
-        let value = answer.into_output("GET x", &redactor, None).unwrap().value;
+        let echo = response(200, "application/json", b"{\"id\": 123456789, \"key\": \"12345678\"}");
+        let value = echo.into_output("GET x", &redactor, None).unwrap().value;
         assert_eq!(value, json!({ "id": 123_456_789, "key": "***" }));
     }
 }

@@ -1,7 +1,7 @@
 //! Configuration of an API.
 
 use crate::auth::Credentials;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::document::Selection;
 use ctx_core::{Identifier, RateLimit, Secret};
 use serde_json::Value;
@@ -22,11 +22,11 @@ pub enum Spec {
 
 impl Spec {
     /// Parses a URL, or a path that may be relative to `folder`.
-    pub fn read(written: &str, folder: &Path) -> Result<Self, ApiError> {
-        if !written.starts_with("http://") && !written.starts_with("https://") {
-            return Ok(Self::File(folder.join(written)));
+    pub fn read(text: &str, folder: &Path) -> Result<Self, ApiError> {
+        if !text.starts_with("http://") && !text.starts_with("https://") {
+            return Ok(Self::File(folder.join(text)));
         }
-        let url = Url::parse(written).map_err(|error| ApiError::Address(error.to_string()))?;
+        let url = Url::parse(text).map_err(|error| ApiError::Address(error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(ApiError::Address("it may not hold a user's name or password".to_owned()));
         }
@@ -103,7 +103,7 @@ impl ApiSettings {
         if let Some(Err(error)) = self.base_url.as_deref().map(Url::parse) {
             return Err(ApiError::Base(error.to_string()));
         }
-        Client::new(self).map(|_| ())
+        ApiClient::new(self).map(|_| ())
     }
 }
 

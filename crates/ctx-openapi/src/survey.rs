@@ -1,16 +1,16 @@
 //! Inspects a description without sending anything: its operations, their schemas, and the requests that they
 //! become. For measurements over many descriptions.
 
-use crate::auth::{self, Credential, Credentials, Pass};
-use crate::document::{Alone, Home, load};
-use crate::operation::{Description, Operation, Scheme};
+use crate::auth::{self, Credential, Credentials, RequestAuth};
+use crate::document::{RootLocation, SingleDocument, load};
+use crate::operation::{Description, Operation, SecurityScheme};
 use crate::request::{base_url, operation_request};
 use ctx_core::{Secret, ToolError};
 use serde_json::{Map, Value};
 use url::Url;
 
 /// Placeholder for every secret.
-const SECRET: &str = "secret";
+const PLACEHOLDER: &str = "secret";
 
 /// A parsed description, with a placeholder credential for each security scheme.
 #[derive(Debug, PartialEq)]
@@ -18,19 +18,19 @@ pub struct Survey {
     description: Description,
     url: Url,
     credentials: Credentials,
-    is_silent: bool,
+    declares_no_security: bool,
 }
 
 /// One operation of a [`Survey`].
 #[derive(Clone, Copy, Debug)]
-pub struct Surveyed<'a> {
+pub struct SurveyedOperation<'a> {
     survey: &'a Survey,
     operation: &'a Operation,
 }
 
 /// A request as it would be sent.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SurveyedRequest {
     /// The HTTP method, in upper case.
     pub method: String,
     /// The URL.
@@ -46,30 +46,33 @@ impl Survey {
     /// parsed.
     pub fn of(text: &str, url: &str) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
-        let description = load(text, Home::Web(url.clone()), &Alone).map_err(|error| error.to_string())?;
+        let description =
+            load(text, RootLocation::Web(url.clone()), &SingleDocument).map_err(|error| error.to_string())?;
         Ok(Self::new(description, url))
     }
 
     fn new(description: Description, url: Url) -> Self {
-        let by_scheme =
-            description.schemes.iter().filter_map(|(name, scheme)| Some((name.clone(), credential(scheme)?)));
+        let by_scheme = description
+            .schemes
+            .iter()
+            .filter_map(|(name, scheme)| Some((name.clone(), placeholder_credential(scheme)?)));
         let credentials = Credentials { by_scheme: by_scheme.collect(), other: None };
-        let is_silent = auth::is_silent(&description);
-        Self { description, url, credentials, is_silent }
+        let declares_no_security = auth::declares_no_security(&description);
+        Self { description, url, credentials, declares_no_security }
     }
 
     /// The operations that can be called, in the document's order.
-    pub fn operations(&self) -> impl ExactSizeIterator<Item = Surveyed<'_>> {
-        self.description.operations.iter().map(|operation| Surveyed { survey: self, operation })
+    pub fn operations(&self) -> impl ExactSizeIterator<Item = SurveyedOperation<'_>> {
+        self.description.operations.iter().map(|operation| SurveyedOperation { survey: self, operation })
     }
 
     /// The operations that cannot be called, and why.
     pub fn skipped(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.description.skipped.iter().map(|skipped| (skipped.what.as_str(), skipped.why.as_str()))
+        self.description.skipped.iter().map(|skipped| (skipped.name.as_str(), skipped.reason.as_str()))
     }
 }
 
-impl<'a> Surveyed<'a> {
+impl<'a> SurveyedOperation<'a> {
     /// The function name.
     pub fn name(self) -> &'a str {
         &self.operation.name
@@ -86,23 +89,23 @@ impl<'a> Surveyed<'a> {
     }
 
     /// The request that would be sent, with placeholder credentials.
-    pub fn request(self, arguments: &Map<String, Value>) -> Result<Sent, String> {
+    pub fn request(self, arguments: &Map<String, Value>) -> Result<SurveyedRequest, String> {
         let survey = self.survey;
-        let told = |error: ToolError| error.to_string();
+        let to_text = |error: ToolError| error.to_string();
         let base = base_url(None, self.operation, Some(&survey.url)).map_err(|error| error.to_string())?;
         let request =
             operation_request(self.operation, arguments, &base, None).map_err(|error| error.to_string())?;
         let schemes = &survey.description.schemes;
-        let grants =
-            auth::choose(self.operation, schemes, survey.is_silent, &survey.credentials).map_err(told)?;
-        let (pass, _) = Pass::at_hand(grants).map_err(told)?;
+        let chosen = auth::choose(self.operation, schemes, survey.declares_no_security, &survey.credentials)
+            .map_err(to_text)?;
+        let (request_auth, _) = RequestAuth::static_credentials(chosen).map_err(to_text)?;
         let mut request = request;
-        pass.apply(&mut request).map_err(told)?;
+        request_auth.apply(&mut request).map_err(to_text)?;
         let headers = request
             .headers
             .iter()
             .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
-        Ok(Sent {
+        Ok(SurveyedRequest {
             method: request.method.to_string(),
             url: request.url.to_string(),
             headers: headers.collect(),
@@ -113,14 +116,14 @@ impl<'a> Surveyed<'a> {
 
 /// A placeholder credential for a security scheme. OAuth schemes get a token, since none can be requested
 /// here.
-fn credential(scheme: &Scheme) -> Option<Credential> {
-    let secret = || Secret::new(SECRET);
+fn placeholder_credential(scheme: &SecurityScheme) -> Option<Credential> {
+    let secret = || Secret::new(PLACEHOLDER);
     match scheme {
-        Scheme::Bearer | Scheme::OtherToken | Scheme::ClientCredentials { .. } => {
+        SecurityScheme::Bearer | SecurityScheme::OtherToken | SecurityScheme::ClientCredentials { .. } => {
             Some(Credential::Bearer(secret()))
         }
-        Scheme::Basic => Some(Credential::Basic { user: "user".to_owned(), password: secret() }),
-        Scheme::Key { .. } => Some(Credential::Key(secret())),
-        Scheme::Unknown(_) => None,
+        SecurityScheme::Basic => Some(Credential::Basic { user: "user".to_owned(), password: secret() }),
+        SecurityScheme::Key { .. } => Some(Credential::Key(secret())),
+        SecurityScheme::Unknown(_) => None,
     }
 }

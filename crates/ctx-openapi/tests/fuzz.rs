@@ -65,11 +65,11 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 const STACK_BYTES: usize = 2 << 20;
 
 /// Loads a description and builds its schemas and requests; returns the numbers of operations and of schema bytes.
-fn read(text: String) -> Option<(usize, usize)> {
+fn survey_within_time(text: String) -> Option<(usize, usize)> {
     let (done, finished) = mpsc::channel();
     let reader = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         let survey = Survey::of(&text, "https://api.example/openapi.json");
-        let made = survey.ok().map(|survey| {
+        let summary = survey.ok().map(|survey| {
             let mut bytes = 0;
             for operation in survey.operations().take(50) {
                 bytes += operation.name().len() + operation.input_schema().to_string().len();
@@ -80,17 +80,17 @@ fn read(text: String) -> Option<(usize, usize)> {
             }
             (survey.operations().len() + survey.skipped().count(), bytes)
         });
-        done.send(made).ok();
+        done.send(summary).ok();
     });
-    let made = finished.recv_timeout(TIME_MAX);
-    assert!(made != Err(mpsc::RecvTimeoutError::Timeout), "it does not end");
+    let summary = finished.recv_timeout(TIME_MAX);
+    assert!(summary != Err(mpsc::RecvTimeoutError::Timeout), "it does not end");
     reader.unwrap().join().unwrap();
-    made.unwrap()
+    summary.unwrap()
 }
 
 fn assert_bounded(text: String) {
     let length = text.len();
-    if let Some((operations, bytes)) = read(text) {
+    if let Some((operations, bytes)) = survey_within_time(text) {
         assert!(operations <= length, "{operations} operations of {length} bytes");
         // A shared schema is expanded in every operation, up to a bound each.
         assert!(bytes <= 50 * (64 << 10).max(64 * length), "{bytes} bytes of {length}");
@@ -109,7 +109,7 @@ enum Mutation {
 fn mutation() -> impl Strategy<Value = Mutation> {
     prop_oneof![
         (any::<Index>(), any::<u8>()).prop_map(|(at, byte)| Mutation::Replace(at, byte)),
-        (any::<Index>(), select(&WORDS[..])).prop_map(|(at, word)| Mutation::Insert(at, word)),
+        (any::<Index>(), select(&WORDS[..])).prop_map(|(at, keyword)| Mutation::Insert(at, keyword)),
         (any::<Index>(), 1_usize..200).prop_map(|(at, length)| Mutation::Delete(at, length)),
         (any::<Index>(), 1_usize..80, 1_usize..60)
             .prop_map(|(at, length, times)| Mutation::Repeat(at, length, times)),
@@ -126,9 +126,9 @@ fn mutate(text: &str, mutations: Vec<Mutation>) -> String {
         };
         match mutation {
             Mutation::Replace(at, byte) => bytes[part(at, 1)].fill(byte),
-            Mutation::Insert(at, word) => {
+            Mutation::Insert(at, keyword) => {
                 let begin = part(at, 0).start;
-                bytes.splice(begin..begin, word.bytes());
+                bytes.splice(begin..begin, keyword.bytes());
             }
             Mutation::Delete(at, count) => drop(bytes.drain(part(at, count))),
             Mutation::Repeat(at, count, times) => {
@@ -169,7 +169,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 /// Replaces one node of the JSON tree, chosen by its preorder index.
-fn replace_node(root: &mut Value, place: &Index, value: Value) {
+fn replace_node(root: &mut Value, index: &Index, value: Value) {
     fn count(value: &Value) -> usize {
         1 + match value {
             Value::Array(items) => items.iter().map(count).sum(),
@@ -177,11 +177,11 @@ fn replace_node(root: &mut Value, place: &Index, value: Value) {
             _ => 0,
         }
     }
-    fn at(value: &mut Value, mut place: usize) -> &mut Value {
-        if place == 0 {
+    fn at(value: &mut Value, mut index: usize) -> &mut Value {
+        if index == 0 {
             return value;
         }
-        place -= 1;
+        index -= 1;
         let children: Vec<&mut Value> = match value {
             Value::Array(items) => items.iter_mut().collect(),
             Value::Object(fields) => fields.values_mut().collect(),
@@ -189,15 +189,15 @@ fn replace_node(root: &mut Value, place: &Index, value: Value) {
         };
         for child in children {
             let inside = count(child);
-            if place < inside {
-                return at(child, place);
+            if index < inside {
+                return at(child, index);
             }
-            place -= inside;
+            index -= inside;
         }
         unreachable!("places are counted the same way")
     }
     let all = count(root);
-    *at(root, place.index(all)) = value;
+    *at(root, index.index(all)) = value;
 }
 
 proptest! {
@@ -210,12 +210,12 @@ proptest! {
 
     #[test]
     fn arbitrary_words_are_a_description_or_an_error(
-        words in prop::collection::vec(prop_oneof![
+        keywords in prop::collection::vec(prop_oneof![
             select(&WORDS[..]),
             select(vec!["{", "}", "[", "]", ":", ": ", ",", "\n", "\n  ", "\"", "'", "- ", "#", "&x ", "*x ", "<<: ", "|\n"]),
         ], 0..300),
     ) {
-        assert_bounded(format!("openapi: 3.1.0\n{}", words.concat()));
+        assert_bounded(format!("openapi: 3.1.0\n{}", keywords.concat()));
     }
 
     #[test]
@@ -232,26 +232,26 @@ proptest! {
         values in prop::collection::vec((any::<Index>(), value()), 1..8),
     ) {
         let mut root: Value = serde_json::from_str(DESCRIPTIONS[which]).unwrap();
-        for (place, value) in values {
-            replace_node(&mut root, &place, value);
+        for (index, value) in values {
+            replace_node(&mut root, &index, value);
         }
         assert_bounded(root.to_string());
     }
 }
 
 #[test]
-fn descriptions_are_read_as_they_are() {
+fn the_unchanged_descriptions_are_parsed() {
     for text in DESCRIPTIONS {
-        assert!(read(text.to_owned()).is_some_and(|(operations, _)| operations > 0), "{text}");
+        assert!(survey_within_time(text.to_owned()).is_some_and(|(operations, _)| operations > 0), "{text}");
     }
 }
 
 #[test]
-fn depth_and_breadth_have_bounds() {
+fn depth_and_breadth_are_bounded() {
     let deep =
         |open: &str, close: &str, count: usize| format!("{}{}", open.repeat(count), close.repeat(count));
     let head = r#"{"openapi": "3.0.0", "paths": {}, "x": "#;
-    for (what, text) in [
+    for (name, text) in [
         ("arrays", format!("{head}{}}}", deep("[", "]", 100_000))),
         ("objects", format!("{head}{}1{}}}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000))),
         ("yaml flow", format!("openapi: 3.0.0\nx: {}", deep("[", "]", 100_000))),
@@ -288,8 +288,8 @@ fn depth_and_breadth_have_bounds() {
         }),
     ] {
         let length = text.len();
-        if let Some((operations, _)) = read(text) {
-            assert!(operations <= length, "{what}");
+        if let Some((operations, _)) = survey_within_time(text) {
+            assert!(operations <= length, "{name}");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::corpora::{Corpus, Form, Spec, told};
 use super::demands::{Raw, RawOperation};
 use super::sample::{Extent, sample};
 use ctx_core::{ArgumentSchema, Identifier, ToolName, ToolSpec};
-use ctx_openapi::{Survey, Surveyed};
+use ctx_openapi::{Survey, SurveyedOperation};
 use ctx_types::{Function, Type};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
@@ -151,7 +151,7 @@ fn is_cut(told: &str, what: &str) -> bool {
 }
 
 /// Checks an operation and returns whether its result has a type; the error is the reason why it cannot be called.
-fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: Surveyed<'_>) -> Result<bool, String> {
+fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: SurveyedOperation<'_>) -> Result<bool, String> {
     let name: Identifier = operation.name().parse().map_err(|_| "its name is no identifier".to_owned())?;
     if name.as_str().len() > NAME_MAX {
         return Err("its name is too long".to_owned());

@@ -1,6 +1,6 @@
 //! Checks a request against the OpenAPI document, independently of our own reader of such documents.
 
-use ctx_openapi::Sent;
+use ctx_openapi::SurveyedRequest;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
@@ -52,7 +52,11 @@ impl<'a> Raw<'a> {
     }
 
     /// The first requirement of the operation that a request violates; `None` if it conforms.
-    pub(super) fn breach(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+    pub(super) fn breach(
+        &self,
+        operation: &RawOperation<'a>,
+        sent: &SurveyedRequest,
+    ) -> Option<&'static str> {
         if sent.method != operation.method {
             return Some("another method is sent");
         }
@@ -86,7 +90,7 @@ impl<'a> Raw<'a> {
                 .all(|schema| SAYING.iter().any(|word| schema.get(word).is_some_and(|said| !said.is_null())))
     }
 
-    fn breach_of_path(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+    fn breach_of_path(&self, operation: &RawOperation<'a>, sent: &SurveyedRequest) -> Option<&'static str> {
         let (origin, path) = sent.url.split_once("://").and_then(|(scheme, rest)| {
             let (host, path) = rest.split_once('/')?;
             Some(((scheme, host), path))
@@ -109,7 +113,11 @@ impl<'a> Raw<'a> {
         None
     }
 
-    fn breach_of_parameters(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+    fn breach_of_parameters(
+        &self,
+        operation: &RawOperation<'a>,
+        sent: &SurveyedRequest,
+    ) -> Option<&'static str> {
         let query = sent.url.split_once('?').map_or("", |(_, query)| query);
         let pairs: Vec<String> =
             query.split('&').map(|pair| decoded(pair.split('=').next().unwrap_or_default())).collect();
@@ -147,7 +155,7 @@ impl<'a> Raw<'a> {
         !is_plain
     }
 
-    fn breach_of_body(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+    fn breach_of_body(&self, operation: &RawOperation<'a>, sent: &SurveyedRequest) -> Option<&'static str> {
         let (declared, required) = self.content(operation);
         let Some(body) = &sent.body else {
             return required.then_some("there is no body");
@@ -210,7 +218,11 @@ impl<'a> Raw<'a> {
         (names, is_required("body") || is_required("formData"))
     }
 
-    fn breach_of_security(&self, operation: &RawOperation<'a>, sent: &Sent) -> Option<&'static str> {
+    fn breach_of_security(
+        &self,
+        operation: &RawOperation<'a>,
+        sent: &SurveyedRequest,
+    ) -> Option<&'static str> {
         let own = operation.operation.get("security").filter(|own| own.is_array());
         let ways = own.or_else(|| self.root.get("security")).and_then(Value::as_array);
         let ways: Vec<&Value> = ways.into_iter().flatten().filter(|way| way.is_object()).collect();
@@ -220,7 +232,7 @@ impl<'a> Raw<'a> {
     }
 
     /// Whether a request has the credentials of a security scheme.
-    fn is_shown(&self, name: &str, sent: &Sent) -> bool {
+    fn is_shown(&self, name: &str, sent: &SurveyedRequest) -> bool {
         let third = self.root.get("components").and_then(|components| components.get("securitySchemes"));
         let schemes = third.or_else(|| self.root.get("securityDefinitions"));
         let Some(scheme) = schemes.and_then(|schemes| schemes.get(name)) else { return false };
@@ -275,7 +287,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-fn header<'s>(sent: &'s Sent, wanted: &str) -> Option<&'s str> {
+fn header<'s>(sent: &'s SurveyedRequest, wanted: &str) -> Option<&'s str> {
     sent.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
 }
 

@@ -19,16 +19,16 @@ fn document(base: &str, name: &str) -> String {
     json!({"openapi": "3.1.0", "servers": [{"url": base}], "paths": {"/pets/{id}": path}}).to_string()
 }
 
-struct Started {
+struct RunningApis {
     apis: Apis,
     changes: Arc<AtomicUsize>,
 }
 
-fn start(spec: Spec, cache: &Path) -> Started {
+fn start(spec: Spec, cache: &Path) -> RunningApis {
     start_checked(spec, cache, Arc::new(|_, _| true))
 }
 
-fn start_checked(spec: Spec, cache: &Path, is_trusted: Arc<TrustCheck>) -> Started {
+fn start_checked(spec: Spec, cache: &Path, is_trusted: Arc<TrustCheck>) -> RunningApis {
     let changes = Arc::new(AtomicUsize::new(0));
     let count = changes.clone();
     let options = ApiOptions {
@@ -39,10 +39,10 @@ fn start_checked(spec: Spec, cache: &Path, is_trusted: Arc<TrustCheck>) -> Start
         is_trusted,
     };
     let settings = ApiSettings::new(Identifier::sanitize("pets"), spec);
-    Started { apis: Apis::start(vec![settings], &options), changes }
+    RunningApis { apis: Apis::start(vec![settings], &options), changes }
 }
 
-impl Started {
+impl RunningApis {
     fn catalog(&self) -> Arc<Catalog> {
         let providers = self.apis.providers().into_iter();
         providers.fold(Catalog::builder(), |builder, provider| builder.provider(provider)).build()
@@ -68,7 +68,7 @@ async fn call(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> Result<Va
 
 #[tokio::test]
 async fn a_call_before_the_description_was_read_waits_for_it() {
-    let service = TestWeb::serve(|asked| reply(200, asked.target()));
+    let service = TestWeb::serve(|request| reply(200, request.target()));
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("api.json");
     fs::write(&path, document(&service.url("/v1"), "getPet")).unwrap();
@@ -76,8 +76,8 @@ async fn a_call_before_the_description_was_read_waits_for_it() {
     let catalog = started.catalog();
     let unknown: Vec<String> = catalog.unknown().filter_map(|(_, why)| why).collect();
     assert_eq!(unknown, ["is not known yet: its description is being read"]);
-    let answer = call(&catalog, "pets.get_pet", json!({"id": 7})).await.unwrap();
-    assert_eq!(answer, json!("GET /v1/pets/7"));
+    let output = call(&catalog, "pets.get_pet", json!({"id": 7})).await.unwrap();
+    assert_eq!(output, json!("GET /v1/pets/7"));
     let refused = call(&catalog, "pets.get_pet", json!({"id": "x"})).await.unwrap_err();
     assert!(refused.starts_with("parameter `id`"), "{refused}");
     let misspelt = call(&catalog, "pets.get_pets", json!({})).await.unwrap_err();
@@ -117,7 +117,7 @@ async fn an_early_call_is_validated_judged_and_recorded_as_the_real_operation() 
 }
 
 #[tokio::test]
-async fn a_file_that_changes_is_read_again_and_a_broken_one_changes_nothing() {
+async fn a_changed_file_is_reloaded_and_a_broken_one_ignored() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("api.json");
     let started = start(Spec::File(path.clone()), &folder.path().join("kept"));
@@ -142,7 +142,7 @@ async fn a_file_that_changes_is_read_again_and_a_broken_one_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_what_was_trusted_is_not_read_even_the_first_time() {
+async fn an_untrusted_file_is_not_loaded_even_the_first_time() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("api.json");
     let trusted = document("https://api.example", "getPet");
@@ -164,7 +164,7 @@ async fn a_file_that_is_not_what_was_trusted_is_not_read_even_the_first_time() {
 }
 
 #[tokio::test]
-async fn a_file_that_another_refers_to_is_read_again_too() {
+async fn a_changed_referenced_file_is_reloaded() {
     let folder = TempDir::new().unwrap();
     let (path, part) = (folder.path().join("api.json"), folder.path().join("pets.json"));
     let document = json!({"openapi": "3.1.0", "paths": {"/pets": {"$ref": "pets.json"}}});
@@ -179,7 +179,7 @@ async fn a_file_that_another_refers_to_is_read_again_too() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_the_web_is_there_while_the_web_is_not() {
+async fn a_cached_description_is_available_offline() {
     let folder = TempDir::new().unwrap();
     let document = document("/v1", "getPet");
     let spec = {
@@ -190,16 +190,19 @@ async fn what_is_kept_of_the_web_is_there_while_the_web_is_not() {
         assert_eq!(started.functions(), ["pets.get_pet"]);
         spec
     };
-    let Spec::Web(mut gone) = spec.clone() else { panic!("{spec:?}") };
-    gone.set_port(Some(1)).unwrap();
-    assert!(matches!(start(Spec::Web(gone), folder.path()).apis.states()[0].state, ApiState::Reading));
+    let Spec::Web(mut unreachable_url) = spec.clone() else { panic!("{spec:?}") };
+    unreachable_url.set_port(Some(1)).unwrap();
+    assert!(matches!(
+        start(Spec::Web(unreachable_url), folder.path()).apis.states()[0].state,
+        ApiState::Reading
+    ));
     let started = start(spec, folder.path());
     started.apis.known().await;
     assert_eq!(started.functions(), ["pets.get_pet"]);
 }
 
 #[tokio::test]
-async fn a_status_tells_what_stands_in_the_way() {
+async fn a_status_names_obstacles_to_calls() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("api.json");
     let guarded = json!({"operationId": "secret", "security": [{"key": []}]});

@@ -1,15 +1,15 @@
 //! Credentials: which ones an operation's security requirements select, and how they are sent.
 
-mod pass;
-mod read;
+mod parse;
+mod request_auth;
 mod token;
 
-pub(crate) use pass::Pass;
-pub use read::InvalidCredentials;
-pub(crate) use read::of_call;
-pub(crate) use token::{Tokens, Wanted};
+pub use parse::InvalidCredentials;
+pub(crate) use parse::caller_credentials;
+pub(crate) use request_auth::{Renewal, RequestAuth};
+pub(crate) use token::{TokenCache, TokenRequest};
 
-use crate::operation::{Description, Operation, Place, Scheme};
+use crate::operation::{Description, Operation, ParameterLocation, SecurityScheme};
 use ctx_core::{ErrorKind, Secret, ToolError};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,110 +74,118 @@ impl Credentials {
 
 /// One credential in the form that its security scheme requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Grant {
+pub(crate) enum SchemeCredential {
     Bearer(Secret),
     Basic { user: String, password: Secret },
-    Key { place: Place, name: String, value: Secret },
-    Token(Wanted),
+    Key { location: ParameterLocation, name: String, value: Secret },
+    Token(TokenRequest),
 }
 
 /// Whether no operation of a description names a security scheme.
-pub(crate) fn is_silent(description: &Description) -> bool {
-    let mut ways = description.operations.iter().flat_map(|operation| &operation.security);
-    ways.all(BTreeMap::is_empty)
+pub(crate) fn declares_no_security(description: &Description) -> bool {
+    let mut alternatives = description.operations.iter().flat_map(|operation| &operation.security);
+    alternatives.all(BTreeMap::is_empty)
 }
 
 /// Selects the credentials that a request for an operation needs. `schemes` are the security schemes of the
-/// description; `is_silent` is true if none of its operations names any of them.
+/// description; `declares_no_security` is true if none of its operations names any of them.
 pub(crate) fn choose(
     operation: &Operation,
-    schemes: &BTreeMap<String, Scheme>,
-    is_silent: bool,
+    schemes: &BTreeMap<String, SecurityScheme>,
+    declares_no_security: bool,
     credentials: &Credentials,
-) -> Result<Vec<Grant>, ToolError> {
+) -> Result<Vec<SchemeCredential>, ToolError> {
     if operation.security.is_empty() {
         // A description that names no security scheme anywhere has probably forgotten to: credentials that
         // are configured are sent nevertheless.
-        let forgotten = is_silent.then(|| unasked(schemes, credentials)).flatten();
-        return Ok(forgotten.into_iter().collect());
+        let undeclared = declares_no_security.then(|| undeclared_credential(schemes, credentials)).flatten();
+        return Ok(undeclared.into_iter().collect());
     }
-    let satisfied = |alternative: &BTreeMap<String, Vec<String>>| {
+    let satisfy = |alternative: &BTreeMap<String, Vec<String>>| {
         let mut is_other_used = false;
-        let grants = alternative.iter().map(|(name, scopes)| {
+        let fitted = alternative.iter().map(|(name, scopes)| {
             let scheme = schemes.get(name)?;
             if let Some(own) = credentials.by_scheme.get(name) {
-                return grant(scheme, own, scopes);
+                return fit_to_scheme(scheme, own, scopes);
             }
             // `other` serves one scheme only: the same secret is never sent for two.
-            let grant = credentials.other.as_ref().and_then(|other| grant(scheme, other, scopes));
-            grant.filter(|_| !std::mem::replace(&mut is_other_used, true))
+            let fitted = credentials.other.as_ref().and_then(|other| fit_to_scheme(scheme, other, scopes));
+            fitted.filter(|_| !std::mem::replace(&mut is_other_used, true))
         });
-        grants.collect::<Option<Vec<Grant>>>()
+        fitted.collect::<Option<Vec<SchemeCredential>>>()
     };
     // Where credentials are optional, they are sent if available: the service may return more.
     let named = operation.security.iter().filter(|alternative| !alternative.is_empty());
-    if let Some(grants) = named.clone().find_map(satisfied) {
-        return Ok(grants);
+    if let Some(chosen) = named.clone().find_map(satisfy) {
+        return Ok(chosen);
     }
     if operation.security.iter().any(BTreeMap::is_empty) {
         return Ok(Vec::new());
     }
-    let ways: Vec<String> = named.map(|alternative| described(alternative, schemes)).collect();
+    let alternatives: Vec<String> =
+        named.map(|alternative| describe_requirement(alternative, schemes)).collect();
     let message = format!(
         "`{}` needs credentials that are not configured: {}; set `auth` or `auth_env` of the API, by the name \
          of the scheme where there is more than one",
         operation.name,
-        ways.join("; or ")
+        alternatives.join("; or ")
     );
     Err(ToolError::new(ErrorKind::NotConfigured, message))
 }
 
 /// The credential for an API that asks for none: in the form of the first security scheme that it fits, else
 /// as a bearer token.
-fn unasked(schemes: &BTreeMap<String, Scheme>, credentials: &Credentials) -> Option<Grant> {
+fn undeclared_credential(
+    schemes: &BTreeMap<String, SecurityScheme>,
+    credentials: &Credentials,
+) -> Option<SchemeCredential> {
     let fitting = schemes.iter().find_map(|(name, scheme)| {
         let credential = credentials.by_scheme.get(name).or(credentials.other.as_ref())?;
-        grant(scheme, credential, &[])
+        fit_to_scheme(scheme, credential, &[])
     });
     fitting.or_else(|| match credentials.other.as_ref()? {
-        basic @ Credential::Basic { .. } => grant(&Scheme::Basic, basic, &[]),
+        basic @ Credential::Basic { .. } => fit_to_scheme(&SecurityScheme::Basic, basic, &[]),
         Credential::Bearer(token) | Credential::Key(token) | Credential::Plain(token) => {
-            Some(Grant::Bearer(token.clone()))
+            Some(SchemeCredential::Bearer(token.clone()))
         }
-        client @ Credential::ClientCredentials { .. } => grant(&Scheme::Bearer, client, &[]),
+        client @ Credential::ClientCredentials { .. } => fit_to_scheme(&SecurityScheme::Bearer, client, &[]),
     })
 }
 
-fn grant(scheme: &Scheme, credential: &Credential, scopes: &[String]) -> Option<Grant> {
+fn fit_to_scheme(
+    scheme: &SecurityScheme,
+    credential: &Credential,
+    scopes: &[String],
+) -> Option<SchemeCredential> {
     match (scheme, credential) {
         (
-            Scheme::Bearer | Scheme::OtherToken | Scheme::ClientCredentials { .. },
+            SecurityScheme::Bearer | SecurityScheme::OtherToken | SecurityScheme::ClientCredentials { .. },
             Credential::Bearer(token) | Credential::Plain(token),
-        ) => Some(Grant::Bearer(token.clone())),
-        (Scheme::Basic, Credential::Basic { user, password }) => {
-            Some(Grant::Basic { user: user.clone(), password: password.clone() })
+        ) => Some(SchemeCredential::Bearer(token.clone())),
+        (SecurityScheme::Basic, Credential::Basic { user, password }) => {
+            Some(SchemeCredential::Basic { user: user.clone(), password: password.clone() })
         }
         // A value without `:` is the user name: services that take API keys by HTTP Basic expect it there.
-        (Scheme::Basic, Credential::Plain(both)) => {
+        (SecurityScheme::Basic, Credential::Plain(both)) => {
             let (user, password) = both.expose().split_once(':').unwrap_or((both.expose(), ""));
-            Some(Grant::Basic { user: user.to_owned(), password: Secret::new(password) })
+            Some(SchemeCredential::Basic { user: user.to_owned(), password: Secret::new(password) })
         }
-        (Scheme::Key { place: Place::Path, .. }, _) => None,
-        (Scheme::Key { place, name }, Credential::Key(value) | Credential::Plain(value)) => {
-            Some(Grant::Key { place: *place, name: name.clone(), value: value.clone() })
+        (SecurityScheme::Key { location: ParameterLocation::Path, .. }, _) => None,
+        (SecurityScheme::Key { location, name }, Credential::Key(value) | Credential::Plain(value)) => {
+            Some(SchemeCredential::Key { location: *location, name: name.clone(), value: value.clone() })
         }
         (
-            Scheme::Bearer | Scheme::OtherToken | Scheme::ClientCredentials { .. },
+            SecurityScheme::Bearer | SecurityScheme::OtherToken | SecurityScheme::ClientCredentials { .. },
             Credential::ClientCredentials { id, secret, scopes: own, token_url },
         ) => {
             let described = match scheme {
-                Scheme::ClientCredentials { token_url, .. } => Some(token_url),
+                SecurityScheme::ClientCredentials { token_url, .. } => Some(token_url),
                 _ => None,
             };
-            Some(Grant::Token(Wanted {
+            Some(SchemeCredential::Token(TokenRequest {
                 // Without a token endpoint, no token can be requested.
                 token_url: token_url.as_ref().or(described)?.clone(),
-                is_described: token_url.is_none(),
+                is_from_description: token_url.is_none(),
                 id: id.clone(),
                 secret: secret.clone(),
                 scopes: if own.is_empty() { scopes.to_vec() } else { own.clone() },
@@ -187,31 +195,36 @@ fn grant(scheme: &Scheme, credential: &Credential, scopes: &[String]) -> Option<
     }
 }
 
-fn described(alternative: &BTreeMap<String, Vec<String>>, schemes: &BTreeMap<String, Scheme>) -> String {
-    let described: Vec<String> = alternative
+fn describe_requirement(
+    alternative: &BTreeMap<String, Vec<String>>,
+    schemes: &BTreeMap<String, SecurityScheme>,
+) -> String {
+    let descriptions: Vec<String> = alternative
         .keys()
         .map(|name| {
-            let what = match schemes.get(name) {
-                Some(Scheme::Bearer | Scheme::OtherToken) => "a bearer token".to_owned(),
-                Some(Scheme::Basic) => "a user and a password".to_owned(),
-                Some(Scheme::Key { place, name }) => {
-                    let place = match place {
-                        Place::Query => "the query",
-                        Place::Cookie => "the cookie",
+            let form = match schemes.get(name) {
+                Some(SecurityScheme::Bearer | SecurityScheme::OtherToken) => "a bearer token".to_owned(),
+                Some(SecurityScheme::Basic) => "a user and a password".to_owned(),
+                Some(SecurityScheme::Key { location, name }) => {
+                    let location = match location {
+                        ParameterLocation::Query => "the query",
+                        ParameterLocation::Cookie => "the cookie",
                         _ => "the header",
                     };
-                    format!("a key for {place} `{name}`")
+                    format!("a key for {location} `{name}`")
                 }
-                Some(Scheme::ClientCredentials { .. }) => {
+                Some(SecurityScheme::ClientCredentials { .. }) => {
                     "a client's id and secret, or a bearer token".to_owned()
                 }
-                Some(Scheme::Unknown(kind)) => format!("of the kind `{kind}`, which is not supported"),
+                Some(SecurityScheme::Unknown(kind)) => {
+                    format!("of the kind `{kind}`, which is not supported")
+                }
                 None => "which the document does not describe".to_owned(),
             };
-            format!("`{name}` ({what})")
+            format!("`{name}` ({form})")
         })
         .collect();
-    described.join(" and ")
+    descriptions.join(" and ")
 }
 
 #[cfg(test)]

@@ -7,23 +7,23 @@ fn secret(text: &str) -> Secret {
     Secret::new(text)
 }
 
-fn schemes() -> BTreeMap<String, Scheme> {
-    let key = |place, name: &str| Scheme::Key { place, name: name.to_owned() };
-    let oauth = Scheme::ClientCredentials { token_url: "/token".to_owned(), scopes: Vec::new() };
+fn schemes() -> BTreeMap<String, SecurityScheme> {
+    let key = |location, name: &str| SecurityScheme::Key { location, name: name.to_owned() };
+    let oauth = SecurityScheme::ClientCredentials { token_url: "/token".to_owned(), scopes: Vec::new() };
     BTreeMap::from([
-        ("app".to_owned(), key(Place::Query, "app")),
-        ("basic".to_owned(), Scheme::Basic),
-        ("bearer".to_owned(), Scheme::Bearer),
-        ("key".to_owned(), key(Place::Header, "X-Key")),
-        ("login".to_owned(), Scheme::OtherToken),
+        ("app".to_owned(), key(ParameterLocation::Query, "app")),
+        ("basic".to_owned(), SecurityScheme::Basic),
+        ("bearer".to_owned(), SecurityScheme::Bearer),
+        ("key".to_owned(), key(ParameterLocation::Header, "X-Key")),
+        ("login".to_owned(), SecurityScheme::OtherToken),
         ("oauth".to_owned(), oauth),
-        ("strange".to_owned(), Scheme::Unknown("mutualTLS".to_owned())),
+        ("strange".to_owned(), SecurityScheme::Unknown("mutualTLS".to_owned())),
     ])
 }
 
 /// The credentials chosen for an operation with these alternative security requirements, each a set of
 /// schemes.
-fn chosen(security: &[&[&str]], credentials: &Credentials) -> Result<Vec<Grant>, ToolError> {
+fn chosen(security: &[&[&str]], credentials: &Credentials) -> Result<Vec<SchemeCredential>, ToolError> {
     let set =
         |names: &&[&str]| names.iter().map(|name| (name.to_string(), vec!["read".to_owned()])).collect();
     let operation = Operation { security: security.iter().map(set).collect(), ..operation("GET", "/pets") };
@@ -34,31 +34,31 @@ fn other(credential: Credential) -> Credentials {
     Credentials { other: Some(credential), ..Credentials::default() }
 }
 
-fn key(place: Place, name: &str, value: &str) -> Grant {
-    Grant::Key { place, name: name.to_owned(), value: secret(value) }
+fn key(location: ParameterLocation, name: &str, value: &str) -> SchemeCredential {
+    SchemeCredential::Key { location, name: name.to_owned(), value: secret(value) }
 }
 
 #[test]
-fn a_plain_secret_is_what_the_scheme_takes_it_for() {
+fn a_plain_secret_is_interpreted_by_the_security_scheme() {
     let plain = other(Credential::Plain(secret("who:knows")));
     for (scheme, expected) in [
-        ("bearer", Grant::Bearer(secret("who:knows"))),
-        ("login", Grant::Bearer(secret("who:knows"))),
-        ("oauth", Grant::Bearer(secret("who:knows"))),
-        ("key", key(Place::Header, "X-Key", "who:knows")),
-        ("basic", Grant::Basic { user: "who".to_owned(), password: secret("knows") }),
+        ("bearer", SchemeCredential::Bearer(secret("who:knows"))),
+        ("login", SchemeCredential::Bearer(secret("who:knows"))),
+        ("oauth", SchemeCredential::Bearer(secret("who:knows"))),
+        ("key", key(ParameterLocation::Header, "X-Key", "who:knows")),
+        ("basic", SchemeCredential::Basic { user: "who".to_owned(), password: secret("knows") }),
     ] {
         assert_eq!(chosen(&[&[scheme]], &plain).unwrap(), [expected], "{scheme}");
     }
-    let alone = chosen(&[&["basic"]], &other(Credential::Plain(secret("key")))).unwrap();
-    assert_eq!(alone, [Grant::Basic { user: "key".to_owned(), password: secret("") }]);
+    let chosen_for_basic = chosen(&[&["basic"]], &other(Credential::Plain(secret("key")))).unwrap();
+    assert_eq!(chosen_for_basic, [SchemeCredential::Basic { user: "key".to_owned(), password: secret("") }]);
 }
 
 #[test]
-fn the_first_way_that_is_open_is_taken() {
+fn the_first_satisfiable_requirement_is_chosen() {
     let bearer = other(Credential::Bearer(secret("token")));
-    let grants = chosen(&[&["strange"], &["key"], &["bearer"], &["login"]], &bearer).unwrap();
-    assert_eq!(grants, [Grant::Bearer(secret("token"))]);
+    let chosen_credentials = chosen(&[&["strange"], &["key"], &["bearer"], &["login"]], &bearer).unwrap();
+    assert_eq!(chosen_credentials, [SchemeCredential::Bearer(secret("token"))]);
     let both = Credentials {
         by_scheme: BTreeMap::from([
             ("app".to_owned(), Credential::Key(secret("a"))),
@@ -66,8 +66,11 @@ fn the_first_way_that_is_open_is_taken() {
         ]),
         other: None,
     };
-    let grants = chosen(&[&["bearer"], &["app", "key"]], &both).unwrap();
-    assert_eq!(grants, [key(Place::Query, "app", "a"), key(Place::Header, "X-Key", "k")]);
+    let chosen_credentials = chosen(&[&["bearer"], &["app", "key"]], &both).unwrap();
+    assert_eq!(
+        chosen_credentials,
+        [key(ParameterLocation::Query, "app", "a"), key(ParameterLocation::Header, "X-Key", "k")]
+    );
 }
 
 #[test]
@@ -75,39 +78,42 @@ fn one_secret_is_not_sent_for_two_schemes() {
     let plain = other(Credential::Plain(secret("secret")));
     assert!(chosen(&[&["app", "key"]], &plain).is_err());
     let named = BTreeMap::from([("app".to_owned(), Credential::Key(secret("a")))]);
-    let grants = chosen(&[&["app", "key"]], &Credentials { by_scheme: named, ..plain }).unwrap();
-    assert_eq!(grants, [key(Place::Query, "app", "a"), key(Place::Header, "X-Key", "secret")]);
+    let chosen_credentials = chosen(&[&["app", "key"]], &Credentials { by_scheme: named, ..plain }).unwrap();
+    assert_eq!(
+        chosen_credentials,
+        [key(ParameterLocation::Query, "app", "a"), key(ParameterLocation::Header, "X-Key", "secret")]
+    );
 }
 
 #[test]
-fn who_asks_for_nothing_gets_nothing() {
+fn an_operation_without_security_gets_no_credentials() {
     let bearer = other(Credential::Bearer(secret("token")));
     assert_eq!(chosen(&[], &bearer).unwrap(), []);
     // Where credentials are optional, they are sent if available.
-    assert_eq!(chosen(&[&[], &["bearer"]], &bearer).unwrap(), [Grant::Bearer(secret("token"))]);
+    assert_eq!(chosen(&[&[], &["bearer"]], &bearer).unwrap(), [SchemeCredential::Bearer(secret("token"))]);
     assert_eq!(chosen(&[&["bearer"], &[]], &Credentials::default()).unwrap(), []);
 }
 
 #[test]
-fn a_document_that_asks_nowhere_gets_what_is_configured() {
+fn a_description_without_any_security_gets_the_configured_credentials() {
     let operation = operation("GET", "/pets");
     let plain = other(Credential::Plain(secret("token")));
-    let silent = |schemes: &BTreeMap<String, Scheme>, credentials: &Credentials| {
+    let silent = |schemes: &BTreeMap<String, SecurityScheme>, credentials: &Credentials| {
         choose(&operation, schemes, true, credentials).unwrap()
     };
-    assert_eq!(silent(&BTreeMap::new(), &plain), [Grant::Bearer(secret("token"))]);
+    assert_eq!(silent(&BTreeMap::new(), &plain), [SchemeCredential::Bearer(secret("token"))]);
     assert_eq!(silent(&BTreeMap::new(), &Credentials::default()), []);
     let own_key = BTreeMap::from([("key".to_owned(), schemes()["key"].clone())]);
-    assert_eq!(silent(&own_key, &plain), [key(Place::Header, "X-Key", "token")]);
+    assert_eq!(silent(&own_key, &plain), [key(ParameterLocation::Header, "X-Key", "token")]);
     let bearer = other(Credential::Bearer(secret("token")));
-    assert_eq!(silent(&own_key, &bearer), [Grant::Bearer(secret("token"))]);
+    assert_eq!(silent(&own_key, &bearer), [SchemeCredential::Bearer(secret("token"))]);
 }
 
 #[test]
-fn an_operation_that_says_that_anybody_is_let_in_gets_nothing() {
+fn an_operation_declared_public_gets_no_credentials() {
     let open = Operation { security: vec![BTreeMap::new()], ..operation("GET", "/pets") };
     let description = Description { operations: vec![open.clone()], ..Description::default() };
-    assert!(is_silent(&description));
+    assert!(declares_no_security(&description));
     let plain = other(Credential::Plain(secret("token")));
     assert_eq!(choose(&open, &schemes(), true, &plain).unwrap(), []);
 }
@@ -121,17 +127,19 @@ fn a_client_gets_the_scopes_of_the_operation_unless_it_names_its_own() {
             scopes: own,
             token_url: None,
         };
-        let grants = chosen(&[&["oauth"]], &other(client)).unwrap();
-        let [Grant::Token(wanted)] = grants.as_slice() else { panic!("{grants:?}") };
+        let chosen_credentials = chosen(&[&["oauth"]], &other(client)).unwrap();
+        let [SchemeCredential::Token(request)] = chosen_credentials.as_slice() else {
+            panic!("{chosen_credentials:?}")
+        };
         assert_eq!(
-            (wanted.scopes.as_slice(), wanted.token_url.as_str()),
+            (request.scopes.as_slice(), request.token_url.as_str()),
             (&[expected.to_owned()][..], "/token")
         );
     }
 }
 
 #[test]
-fn what_is_needed_is_named_where_nothing_fits() {
+fn missing_credentials_are_named() {
     let wrong = other(Credential::Basic { user: "u".to_owned(), password: secret("hunter2!") });
     let error =
         chosen(&[&["app", "bearer"], &["key"], &["oauth"], &["strange"], &["gone"]], &wrong).unwrap_err();
@@ -147,9 +155,9 @@ fn what_is_needed_is_named_where_nothing_fits() {
 }
 
 #[test]
-fn credentials_print_as_nothing() {
+fn debug_output_of_credentials_has_no_secret() {
     let credentials = other(Credential::Basic { user: "u".to_owned(), password: secret("hunter2!") });
     assert!(!format!("{credentials:?}").contains("hunter2"));
-    let grants = chosen(&[&["basic"]], &credentials).unwrap();
-    assert!(!format!("{grants:?}").contains("hunter2"));
+    let chosen_credentials = chosen(&[&["basic"]], &credentials).unwrap();
+    assert!(!format!("{chosen_credentials:?}").contains("hunter2"));
 }

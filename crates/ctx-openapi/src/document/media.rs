@@ -1,12 +1,12 @@
 //! Media types: how each is encoded, and which is preferred.
 
-use super::reference::Node;
-use super::sources::Documents;
+use super::documents::Documents;
+use super::reference::DocumentNode;
 use serde_json::Value;
 
 /// Kinds of media types, the preferred first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum MediaKind {
     Json,
     Form,
     Multipart,
@@ -15,22 +15,24 @@ pub(super) enum Kind {
 }
 
 /// The kind of a media type.
-pub(super) fn kind(content_type: &str) -> Kind {
+pub(super) fn media_kind(content_type: &str) -> MediaKind {
     let name = essence(content_type);
-    let (family, kind) = name.split_once('/').unwrap_or((name.as_str(), ""));
-    match (family, kind) {
-        (_, "json" | "x-json" | "hal+json") | ("*" | "application", "*") => Kind::Json,
-        (_, kind) if kind.ends_with("+json") => Kind::Json,
-        ("json" | "*", "") => Kind::Json,
-        ("application", "x-www-form-urlencoded") => Kind::Form,
-        ("multipart", _) => Kind::Multipart,
-        ("text", _) => Kind::Text,
-        ("application", "xml" | "yaml" | "x-yaml" | "graphql" | "javascript" | "sql" | "toml") => Kind::Text,
-        ("application", "x-ndjson" | "ndjson" | "jsonl" | "json-seq" | "x-jsonlines" | "jwt" | "sdp") => {
-            Kind::Text
+    let (family, subtype) = name.split_once('/').unwrap_or((name.as_str(), ""));
+    match (family, subtype) {
+        (_, "json" | "x-json" | "hal+json") | ("*" | "application", "*") => MediaKind::Json,
+        (_, subtype) if subtype.ends_with("+json") => MediaKind::Json,
+        ("json" | "*", "") => MediaKind::Json,
+        ("application", "x-www-form-urlencoded") => MediaKind::Form,
+        ("multipart", _) => MediaKind::Multipart,
+        ("text", _) => MediaKind::Text,
+        ("application", "xml" | "yaml" | "x-yaml" | "graphql" | "javascript" | "sql" | "toml") => {
+            MediaKind::Text
         }
-        (_, kind) if kind.ends_with("+xml") || kind.ends_with("+yaml") => Kind::Text,
-        _ => Kind::Binary,
+        ("application", "x-ndjson" | "ndjson" | "jsonl" | "json-seq" | "x-jsonlines" | "jwt" | "sdp") => {
+            MediaKind::Text
+        }
+        (_, subtype) if subtype.ends_with("+xml") || subtype.ends_with("+yaml") => MediaKind::Text,
+        _ => MediaKind::Binary,
     }
 }
 
@@ -40,53 +42,59 @@ pub(super) fn essence(content_type: &str) -> String {
 }
 
 /// A media type that can be sent: a default for a range such as `image/*`.
-pub(super) fn sendable(content_type: &str) -> String {
+pub(super) fn sendable_type(content_type: &str) -> String {
     let is_range = content_type.contains('*') || !content_type.contains('/');
-    let name = match kind(content_type) {
+    let name = match media_kind(content_type) {
         _ if !is_range => content_type.trim(),
-        Kind::Json => "application/json",
-        Kind::Form => "application/x-www-form-urlencoded",
-        Kind::Multipart => "multipart/form-data",
-        Kind::Text => "text/plain",
-        Kind::Binary => "application/octet-stream",
+        MediaKind::Json => "application/json",
+        MediaKind::Form => "application/x-www-form-urlencoded",
+        MediaKind::Multipart => "multipart/form-data",
+        MediaKind::Text => "text/plain",
+        MediaKind::Binary => "application/octet-stream",
     };
     let is_plain = |c: char| c.is_ascii() && !c.is_ascii_control();
     if name.chars().all(is_plain) { name.to_owned() } else { "application/octet-stream".to_owned() }
 }
 
 /// Whether a schema is that of bytes.
-pub(super) fn is_file(documents: &Documents, schema: Node<'_>) -> bool {
+pub(super) fn is_file(documents: &Documents, schema: DocumentNode<'_>) -> bool {
     let Ok(schema) = documents.follow(schema) else { return false };
     let is_text = matches!(schema.text("type"), None | Some("string"));
     let is_encoded = schema.value.get("contentEncoding").is_some();
     let is_bytes = schema.text("format") == Some("binary")
-        || (schema.text("contentMediaType").is_some_and(|name| kind(name) == Kind::Binary) && !is_encoded);
+        || (schema.text("contentMediaType").is_some_and(|name| media_kind(name) == MediaKind::Binary)
+            && !is_encoded);
     (is_text && is_bytes) || schema.text("type") == Some("file")
 }
 
 /// Whether a field of a body is a file, or a list of files. Since OpenAPI 3.1 the schema may leave that to
 /// `contentType` in the field's `encoding`.
-pub(super) fn files(documents: &Documents, schema: Node<'_>, content_type: Option<&str>) -> Option<Files> {
-    let is_told = content_type.is_some_and(|kinds| {
-        let first = kinds.split(',').next().unwrap_or_default();
-        kind(first) == Kind::Binary
+pub(super) fn file_field(
+    documents: &Documents,
+    schema: DocumentNode<'_>,
+    content_type: Option<&str>,
+) -> Option<FileField> {
+    let is_declared_binary = content_type.is_some_and(|names| {
+        let first = names.split(',').next().unwrap_or_default();
+        media_kind(first) == MediaKind::Binary
     });
-    let is_one = |schema| is_file(documents, schema) || (is_told && is_open(documents, schema));
-    if is_one(schema) {
-        return Some(Files::One);
+    let is_file_schema =
+        |schema| is_file(documents, schema) || (is_declared_binary && allows_any_string(documents, schema));
+    if is_file_schema(schema) {
+        return Some(FileField::One);
     }
     let items = documents.follow(schema).ok().and_then(|schema| schema.get("items"));
-    items.is_some_and(is_one).then_some(Files::List)
+    items.is_some_and(is_file_schema).then_some(FileField::List)
 }
 
 /// Whether a field is one file or a list of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Files {
+pub(super) enum FileField {
     One,
     List,
 }
 
-impl Files {
+impl FileField {
     /// The schema of such a field.
     pub(super) fn schema(self, description: Option<&str>) -> Value {
         match self {
@@ -97,16 +105,16 @@ impl Files {
 }
 
 /// Whether a schema allows any string, and says nothing more.
-fn is_open(documents: &Documents, schema: Node<'_>) -> bool {
+fn allows_any_string(documents: &Documents, schema: DocumentNode<'_>) -> bool {
     let Ok(schema) = documents.follow(schema) else { return false };
-    let says = |word: &str| schema.value.get(word).is_some();
+    let has = |keyword: &str| schema.value.get(keyword).is_some();
     let is_text = match schema.text("type") {
         Some(kind) => kind == "string",
-        None => !says("type"),
+        None => !has("type"),
     };
     let others =
         ["enum", "const", "properties", "items", "allOf", "anyOf", "oneOf", "contentEncoding", "format"];
-    is_text && !others.into_iter().any(says)
+    is_text && !others.into_iter().any(has)
 }
 
 /// The schema of a file argument: a string, or an object that holds the bytes, or one that refers to a kept
@@ -140,23 +148,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_known_by_their_names() {
+    fn a_media_kind_follows_from_the_name() {
         for (name, expected) in [
-            ("application/json; charset=utf-8", Kind::Json),
-            ("application/vnd.github.v3+json", Kind::Json),
-            ("*/*", Kind::Json),
-            ("application/x-www-form-urlencoded", Kind::Form),
-            ("multipart/form-data", Kind::Multipart),
-            ("Text/Plain", Kind::Text),
-            ("application/soap+xml", Kind::Text),
-            ("image/png", Kind::Binary),
-            ("application/octet-stream", Kind::Binary),
+            ("application/json; charset=utf-8", MediaKind::Json),
+            ("application/vnd.github.v3+json", MediaKind::Json),
+            ("*/*", MediaKind::Json),
+            ("application/x-www-form-urlencoded", MediaKind::Form),
+            ("multipart/form-data", MediaKind::Multipart),
+            ("Text/Plain", MediaKind::Text),
+            ("application/soap+xml", MediaKind::Text),
+            ("image/png", MediaKind::Binary),
+            ("application/octet-stream", MediaKind::Binary),
         ] {
-            assert_eq!(kind(name), expected, "{name}");
+            assert_eq!(media_kind(name), expected, "{name}");
         }
-        assert_eq!(sendable("*/*"), "application/json");
-        assert_eq!(sendable("image/*"), "application/octet-stream");
-        assert_eq!(sendable("text/csv"), "text/csv");
-        assert_eq!(sendable("a/b\r\nX: y"), "application/octet-stream");
+        assert_eq!(sendable_type("*/*"), "application/json");
+        assert_eq!(sendable_type("image/*"), "application/octet-stream");
+        assert_eq!(sendable_type("text/csv"), "text/csv");
+        assert_eq!(sendable_type("a/b\r\nX: y"), "application/octet-stream");
     }
 }

@@ -5,21 +5,21 @@ use std::collections::{HashMap, HashSet};
 
 /// Names that are taken.
 #[derive(Default)]
-pub(super) struct Unique {
+pub(super) struct UniqueNames {
     taken: HashSet<String>,
     /// The next number to try for a name that is taken. Without it, a thousand equal names would need a
     /// thousand attempts each.
     next: HashMap<String, usize>,
 }
 
-impl Unique {
+impl UniqueNames {
     /// The name, or if it is taken, the name with a number: `x`, `x_2`, `x_3`.
     pub(super) fn take(&mut self, name: &str) -> String {
-        self.take_as(name, str::to_owned)
+        self.take_fitted(name, str::to_owned)
     }
 
     /// Like [`Self::take`], with `fit` applied to each candidate before it is compared.
-    fn take_as(&mut self, name: &str, fit: impl Fn(&str) -> String) -> String {
+    fn take_fitted(&mut self, name: &str, fit: impl Fn(&str) -> String) -> String {
         let fitting = fit(name);
         if self.taken.insert(fitting.clone()) {
             return fitting;
@@ -35,32 +35,32 @@ impl Unique {
     }
 
     /// Whether a name is taken.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(super) fn contains(&self, name: &str) -> bool {
         self.taken.contains(name)
     }
 }
 
 /// The function name of an operation: from its `operationId`, else from its method and path.
-pub(super) fn operation_name(names: &mut Unique, id: Option<&str>, method: &str, path: &str) -> String {
+pub(super) fn operation_name(names: &mut UniqueNames, id: Option<&str>, method: &str, path: &str) -> String {
     let of_id = id.map(snake_case).filter(|name| !name.is_empty());
     let name = of_id.unwrap_or_else(|| snake_case(&format!("{method} {path}")));
-    names.take_as(&name, |name| Identifier::sanitize(name).shortened().to_string())
+    names.take_fitted(&name, |name| Identifier::sanitize(name).shortened().to_string())
 }
 
 /// `getHTTPStatus` as `get_http_status`, `pets/list` as `pets_list`.
 fn snake_case(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
-    let at = |place: usize| letters.get(place).copied().unwrap_or(' ');
+    let at = |index: usize| letters.get(index).copied().unwrap_or(' ');
     let mut name = String::with_capacity(text.len() + 8);
-    for (place, letter) in letters.iter().enumerate() {
+    for (index, letter) in letters.iter().enumerate() {
         if !letter.is_ascii_alphanumeric() {
             if !name.is_empty() && !name.ends_with('_') {
                 name.push('_');
             }
             continue;
         }
-        let before = if place == 0 { ' ' } else { at(place - 1) };
-        let (after, later) = (at(place + 1), at(place + 2));
+        let before = if index == 0 { ' ' } else { at(index - 1) };
+        let (after, later) = (at(index + 1), at(index + 2));
         let ends_acronym = before.is_ascii_uppercase() && after.is_ascii_lowercase();
         // The `s` of `IDs` does not begin a new word.
         let is_plural = after == 's' && !later.is_ascii_lowercase();
@@ -80,11 +80,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn name(id: &str) -> String {
-        operation_name(&mut Unique::default(), Some(id), "get", "/pets/{id}/toys")
+        operation_name(&mut UniqueNames::default(), Some(id), "get", "/pets/{id}/toys")
     }
 
     #[test]
-    fn names_are_those_that_people_expect() {
+    fn names_are_snake_case() {
         for (id, expected) in [
             ("getHTTPStatus", "get_http_status"),
             ("pets/list", "pets_list"),
@@ -103,24 +103,24 @@ mod tests {
         ] {
             assert_eq!(name(id), expected, "{id}");
         }
-        assert_eq!(operation_name(&mut Unique::default(), None, "get", "/"), "get");
+        assert_eq!(operation_name(&mut UniqueNames::default(), None, "get", "/"), "get");
     }
 
     #[test]
-    fn long_names_are_cut_and_stay_apart() {
+    fn long_names_are_truncated_and_distinct() {
         let long = |last: char| name(&format!("{}{last}", "x".repeat(100)));
         assert_eq!(long('a').len(), 64);
         assert_ne!(long('a'), long('b'));
         assert_eq!(long('a'), long('a'));
-        let mut names = Unique::default();
+        let mut names = UniqueNames::default();
         let twice = [(); 2].map(|()| operation_name(&mut names, Some(&"y".repeat(64)), "get", "/"));
         assert_ne!(twice[0], twice[1]);
         assert!(twice.iter().all(|name| name.len() <= 64));
     }
 
     #[test]
-    fn the_same_name_many_times_takes_no_time() {
-        let mut names = Unique::default();
+    fn many_equal_names_are_numbered_in_linear_time() {
+        let mut names = UniqueNames::default();
         let last = (0..20_000).map(|_| operation_name(&mut names, Some("x"), "get", "/")).last();
         assert_eq!(last.as_deref(), Some("x_20000"));
     }
@@ -131,7 +131,7 @@ mod tests {
             ids in proptest::collection::vec(proptest::option::of("[a-zA-Z0-9_ /.é-]{0,80}"), 0..30)
         ) {
             let all = || {
-                let mut names = Unique::default();
+                let mut names = UniqueNames::default();
                 let of = |id: &Option<String>| operation_name(&mut names, id.as_deref(), "post", "/a/{b}");
                 ids.iter().map(of).collect::<Vec<_>>()
             };

@@ -1,10 +1,10 @@
 //! Parameters of an operation: those of the path item and its own, which override them.
 
-use super::names::Unique;
-use super::path::{Piece, Slot, Template};
-use super::read::Reader;
-use super::reference::Node;
-use crate::operation::{Format, Parameter, Place, Style, Way};
+use super::names::UniqueNames;
+use super::path::{PathTemplate, Placeholder, QueryValue};
+use super::read::DescriptionReader;
+use super::reference::DocumentNode;
+use crate::operation::{Direction, Format, Parameter, ParameterLocation, ParameterStyle};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 const PARAMETERS_MAX: usize = 1_000;
 
 /// Headers that follow from body, response and credentials, whatever a document declares.
-const OWN_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
+const RESERVED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
 /// The parameters of an operation, and their schemas for callers.
 #[derive(Default)]
@@ -21,159 +21,187 @@ pub(super) struct Parameters {
     /// The schema of each, by argument.
     pub(super) properties: Map<String, Value>,
     pub(super) frozen: BTreeMap<String, Value>,
-    pub(super) arguments: Unique,
+    pub(super) arguments: UniqueNames,
 }
 
 /// A parameter as the document declares it.
 #[derive(Clone, Copy)]
-pub(super) struct Said<'a> {
+pub(super) struct DeclaredParameter<'a> {
     pub(super) name: &'a str,
     /// The value of `in`: `path`, `query`, `body` and so on.
-    pub(super) place: &'a str,
-    pub(super) node: Node<'a>,
+    pub(super) location: &'a str,
+    pub(super) node: DocumentNode<'a>,
 }
 
-impl<'d> Reader<'d> {
+impl<'d> DescriptionReader<'d> {
     /// The declared parameters of an operation, each once. One whose `$ref` cannot be resolved is left out.
-    pub(super) fn said(&self, item: Node<'d>, operation: Node<'d>, template: &Template) -> Vec<Said<'d>> {
-        let mut said: Vec<Said<'d>> = Vec::new();
-        let mut places: HashMap<(&str, &str), usize> = HashMap::new();
+    pub(super) fn declared_parameters(
+        &self,
+        item: DocumentNode<'d>,
+        operation: DocumentNode<'d>,
+        template: &PathTemplate,
+    ) -> Vec<DeclaredParameter<'d>> {
+        let mut declared: Vec<DeclaredParameter<'d>> = Vec::new();
+        let mut indices: HashMap<(&str, &str), usize> = HashMap::new();
         for owner in [item, operation] {
-            let own_from = said.len();
-            for parameter in owner.get("parameters").into_iter().flat_map(Node::items) {
-                let Some(one) = self.one(parameter, template) else { continue };
-                match places.get(&(one.name, one.place)) {
+            let own_from = declared.len();
+            for parameter in owner.get("parameters").into_iter().flat_map(DocumentNode::items) {
+                let Some(one) = self.declared_parameter(parameter, template) else { continue };
+                match indices.get(&(one.name, one.location)) {
                     // The first of a list counts, and the operation's own replaces that of the path item.
-                    Some(place) if *place < own_from => {
-                        if let Some(old) = said.get_mut(*place) {
+                    Some(index) if *index < own_from => {
+                        if let Some(old) = declared.get_mut(*index) {
                             *old = one;
                         }
                     }
                     Some(_) => {}
-                    None if said.len() < PARAMETERS_MAX => {
-                        places.insert((one.name, one.place), said.len());
-                        said.push(one);
+                    None if declared.len() < PARAMETERS_MAX => {
+                        indices.insert((one.name, one.location), declared.len());
+                        declared.push(one);
                     }
                     None => {}
                 }
             }
         }
-        said
+        declared
     }
 
-    fn one(&self, parameter: Node<'d>, template: &Template) -> Option<Said<'d>> {
+    fn declared_parameter(
+        &self,
+        parameter: DocumentNode<'d>,
+        template: &PathTemplate,
+    ) -> Option<DeclaredParameter<'d>> {
         let node = self.documents.follow(parameter).ok()?;
         let name = node.text("name")?;
-        let is_slot = template.slots.iter().any(|slot| slot.name == name);
-        let place = node.text("in").unwrap_or(if is_slot { "path" } else { "query" });
-        Some(Said { name, place, node })
+        let is_placeholder = template.placeholders.iter().any(|placeholder| placeholder.name == name);
+        let location = node.text("in").unwrap_or(if is_placeholder { "path" } else { "query" });
+        Some(DeclaredParameter { name, location, node })
     }
 
     /// Converts declared parameters, and adds those that only the path template has.
-    pub(super) fn parameters(&mut self, said: &[Said<'d>], template: &Template) -> Parameters {
+    pub(super) fn parameters(
+        &mut self,
+        declared: &[DeclaredParameter<'d>],
+        template: &PathTemplate,
+    ) -> Parameters {
         let mut parameters = Parameters::default();
-        let mut bound: Vec<&str> = Vec::new();
-        for one in said {
-            let slot = template.slots.iter().find(|slot| slot.name == one.name);
-            let piece = template.query.iter().find(|(_, piece)| *piece == Piece::Slot(one.name.to_owned()));
-            let (place, name) = match (one.place, slot, piece) {
-                ("path", Some(_), _) => (Place::Path, one.name),
-                ("path", None, Some((name, _))) => (Place::Query, name.as_str()),
-                ("query", ..) => (Place::Query, one.name),
-                ("header", ..) if !OWN_HEADERS.contains(&one.name.to_ascii_lowercase().as_str()) => {
-                    (Place::Header, one.name)
+        let mut used_names: Vec<&str> = Vec::new();
+        for one in declared {
+            let placeholder = template.placeholders.iter().find(|placeholder| placeholder.name == one.name);
+            let query_value = template
+                .query
+                .iter()
+                .find(|(_, query_value)| *query_value == QueryValue::Placeholder(one.name.to_owned()));
+            let (location, name) = match (one.location, placeholder, query_value) {
+                ("path", Some(_), _) => (ParameterLocation::Path, one.name),
+                ("path", None, Some((name, _))) => (ParameterLocation::Query, name.as_str()),
+                ("query", ..) => (ParameterLocation::Query, one.name),
+                ("header", ..) if !RESERVED_HEADERS.contains(&one.name.to_ascii_lowercase().as_str()) => {
+                    (ParameterLocation::Header, one.name)
                 }
-                ("cookie", ..) => (Place::Cookie, one.name),
+                ("cookie", ..) => (ParameterLocation::Cookie, one.name),
                 _ => continue,
             };
-            bound.push(one.name);
-            self.add(&mut parameters, one.node, place, name, slot);
+            used_names.push(one.name);
+            self.add(&mut parameters, one.node, location, name, placeholder);
         }
-        for slot in &template.slots {
-            if !said.iter().any(|one| one.place == "path" && one.name == slot.name) {
-                parameters.add_plain(&slot.name, Place::Path, slot.is_reserved_allowed);
+        for placeholder in &template.placeholders {
+            if !declared.iter().any(|one| one.location == "path" && one.name == placeholder.name) {
+                parameters.add_undeclared(
+                    &placeholder.name,
+                    ParameterLocation::Path,
+                    placeholder.is_reserved_allowed,
+                );
             }
         }
-        for (name, piece) in &template.query {
-            match piece {
-                Piece::Slot(slot) if !bound.contains(&slot.as_str()) => {
-                    parameters.add_plain(name, Place::Query, false);
+        for (name, query_value) in &template.query {
+            match query_value {
+                QueryValue::Placeholder(placeholder) if !used_names.contains(&placeholder.as_str()) => {
+                    parameters.add_undeclared(name, ParameterLocation::Query, false);
                 }
-                Piece::Slot(_) => {}
-                Piece::Fixed(value) => parameters.fix(name, value),
+                QueryValue::Placeholder(_) => {}
+                QueryValue::Fixed(value) => parameters.freeze_query(name, value),
             }
         }
         parameters
     }
 
-    fn add(&mut self, to: &mut Parameters, said: Node<'d>, place: Place, name: &str, slot: Option<&Slot>) {
-        let required = place == Place::Path || said.is("required");
-        let content = said.get("content").and_then(|content| content.fields().next());
+    fn add(
+        &mut self,
+        to: &mut Parameters,
+        declared: DocumentNode<'d>,
+        location: ParameterLocation,
+        name: &str,
+        placeholder: Option<&Placeholder>,
+    ) {
+        let required = location == ParameterLocation::Path || declared.is("required");
+        let content = declared.get("content").and_then(|content| content.fields().next());
         let schema = match content {
-            Some((_, media)) => media.get("schema").or_else(|| said.get("schema")),
-            None => said.get("schema"),
+            Some((_, media)) => media.get("schema").or_else(|| declared.get("schema")),
+            None => declared.get("schema"),
         };
         let content_type = content.map(|(content_type, _)| content_type);
         // Swagger 2.0 has the schema keywords in the parameter itself.
         let is_inline = schema.is_none();
-        let source = schema.unwrap_or(said);
-        let mut described = match self.schemas.convert(source, Some(Way::Request), required) {
+        let source = schema.unwrap_or(declared);
+        let mut converted = match self.schemas.convert(source, Some(Direction::Request), required) {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };
-        if !is_inline && let Some(description) = said.text("description") {
-            let default = source.get("default").and_then(|default| super::schema::told(default.value));
-            described.insert("description".to_owned(), description.into());
+        if !is_inline && let Some(description) = declared.text("description") {
+            let default =
+                source.get("default").and_then(|default| super::schema::default_text(default.value));
+            converted.insert("description".to_owned(), description.into());
             if let Some(default) = default.filter(|_| !required) {
-                super::schema::add_remark(&mut described, &format!("Default: `{default}`."));
+                super::schema::add_remark(&mut converted, &format!("Default: `{default}`."));
             }
         }
-        if said.is("deprecated") {
-            described.insert("deprecated".to_owned(), Value::Bool(true));
+        if declared.is("deprecated") {
+            converted.insert("deprecated".to_owned(), Value::Bool(true));
         }
         let mut format = match content_type {
             Some(content_type) => Format::Content(content_type.to_owned()),
-            None => format(said, place, self.is_second),
+            None => parameter_format(declared, location, self.is_swagger2),
         };
-        if let (Format::Style { allow_reserved, .. }, Some(slot)) = (&mut format, slot) {
-            *allow_reserved |= place == Place::Path && slot.is_reserved_allowed;
+        if let (Format::Style { allow_reserved, .. }, Some(placeholder)) = (&mut format, placeholder) {
+            *allow_reserved |= location == ParameterLocation::Path && placeholder.is_reserved_allowed;
         }
-        let argument = to.argument(name, place);
-        to.properties.insert(argument.clone(), Value::Object(described));
-        to.list.push(Parameter { argument, name: name.to_owned(), place, required, format });
+        let argument = to.argument(name, location);
+        to.properties.insert(argument.clone(), Value::Object(converted));
+        to.list.push(Parameter { argument, name: name.to_owned(), location, required, format });
     }
 }
 
 impl Parameters {
     /// A unique argument name for a parameter.
-    fn argument(&mut self, name: &str, place: Place) -> String {
-        if !self.arguments.has(name) {
+    fn argument(&mut self, name: &str, location: ParameterLocation) -> String {
+        if !self.arguments.contains(name) {
             return self.arguments.take(name);
         }
-        let place = match place {
-            Place::Path => "path",
-            Place::Query => "query",
-            Place::Header => "header",
-            Place::Cookie => "cookie",
+        let location = match location {
+            ParameterLocation::Path => "path",
+            ParameterLocation::Query => "query",
+            ParameterLocation::Header => "header",
+            ParameterLocation::Cookie => "cookie",
         };
-        self.arguments.take(&format!("{name}_{place}"))
+        self.arguments.take(&format!("{name}_{location}"))
     }
 
     /// Adds a parameter that the document does not declare: a required string.
-    fn add_plain(&mut self, name: &str, place: Place, allow_reserved: bool) {
-        let argument = self.argument(name, place);
+    fn add_undeclared(&mut self, name: &str, location: ParameterLocation, allow_reserved: bool) {
+        let argument = self.argument(name, location);
         self.properties.insert(argument.clone(), serde_json::json!({"type": "string"}));
-        let format = Format::Style { style: usual_style(place), explode: false, allow_reserved };
-        self.list.push(Parameter { argument, name: name.to_owned(), place, required: true, format });
+        let format = Format::Style { style: default_style(location), explode: false, allow_reserved };
+        self.list.push(Parameter { argument, name: name.to_owned(), location, required: true, format });
     }
 
     /// Adds a query parameter with a fixed value, or freezes a declared one.
-    fn fix(&mut self, name: &str, value: &str) {
-        let known = self.list.iter().find(|one| one.place == Place::Query && one.name == name);
+    fn freeze_query(&mut self, name: &str, value: &str) {
+        let known = self.list.iter().find(|one| one.location == ParameterLocation::Query && one.name == name);
         let argument = match known {
             Some(known) => known.argument.clone(),
             None => {
-                self.add_plain(name, Place::Query, false);
+                self.add_undeclared(name, ParameterLocation::Query, false);
                 self.list.last().map(|last| last.argument.clone()).unwrap_or_default()
             }
         };
@@ -182,51 +210,54 @@ impl Parameters {
     }
 }
 
-fn usual_style(place: Place) -> Style {
-    match place {
-        Place::Path | Place::Header => Style::Simple,
-        Place::Query | Place::Cookie => Style::Form,
+fn default_style(location: ParameterLocation) -> ParameterStyle {
+    match location {
+        ParameterLocation::Path | ParameterLocation::Header => ParameterStyle::Simple,
+        ParameterLocation::Query | ParameterLocation::Cookie => ParameterStyle::Form,
     }
 }
 
 /// How a parameter is serialized.
-fn format(said: Node<'_>, place: Place, is_second: bool) -> Format {
-    if is_second {
-        return second_format(said, place);
+fn parameter_format(declared: DocumentNode<'_>, location: ParameterLocation, is_swagger2: bool) -> Format {
+    if is_swagger2 {
+        return swagger2_format(declared, location);
     }
-    let style = said.text("style").and_then(|style| style_of(style, place)).unwrap_or(usual_style(place));
+    let style = declared
+        .text("style")
+        .and_then(|style| parse_style(style, location))
+        .unwrap_or(default_style(location));
     Format::Style {
         style,
-        explode: said.flag("explode").unwrap_or(style == Style::Form),
-        allow_reserved: said.is("allowReserved"),
+        explode: declared.flag("explode").unwrap_or(style == ParameterStyle::Form),
+        allow_reserved: declared.is("allowReserved"),
     }
 }
 
 /// A style by its name, if it is valid in this location.
-pub(super) fn style_of(name: &str, place: Place) -> Option<Style> {
-    match (name, place) {
-        ("simple", Place::Path | Place::Header) => Some(Style::Simple),
-        ("label", Place::Path) => Some(Style::Label),
-        ("matrix", Place::Path) => Some(Style::Matrix),
-        ("form", Place::Query | Place::Cookie) => Some(Style::Form),
-        ("spaceDelimited", Place::Query) => Some(Style::SpaceDelimited),
-        ("pipeDelimited", Place::Query) => Some(Style::PipeDelimited),
-        ("deepObject", Place::Query) => Some(Style::DeepObject),
+pub(super) fn parse_style(name: &str, location: ParameterLocation) -> Option<ParameterStyle> {
+    match (name, location) {
+        ("simple", ParameterLocation::Path | ParameterLocation::Header) => Some(ParameterStyle::Simple),
+        ("label", ParameterLocation::Path) => Some(ParameterStyle::Label),
+        ("matrix", ParameterLocation::Path) => Some(ParameterStyle::Matrix),
+        ("form", ParameterLocation::Query | ParameterLocation::Cookie) => Some(ParameterStyle::Form),
+        ("spaceDelimited", ParameterLocation::Query) => Some(ParameterStyle::SpaceDelimited),
+        ("pipeDelimited", ParameterLocation::Query) => Some(ParameterStyle::PipeDelimited),
+        ("deepObject", ParameterLocation::Query) => Some(ParameterStyle::DeepObject),
         _ => None,
     }
 }
 
 /// `collectionFormat` of Swagger 2.0; a parameter that is not a list is serialized as in OpenAPI 3.
-pub(super) fn second_format(said: Node<'_>, place: Place) -> Format {
-    let usual = usual_style(place);
-    let is_list = said.text("type") == Some("array");
-    let (style, explode) = match said.text("collectionFormat") {
-        _ if !is_list => (usual, usual == Style::Form),
-        Some("multi") => (usual, true),
-        Some("ssv") => (Style::SpaceDelimited, false),
-        Some("pipes") => (Style::PipeDelimited, false),
-        Some("tsv") => (Style::TabDelimited, false),
-        _ => (usual, false),
+pub(super) fn swagger2_format(declared: DocumentNode<'_>, location: ParameterLocation) -> Format {
+    let default = default_style(location);
+    let is_list = declared.text("type") == Some("array");
+    let (style, explode) = match declared.text("collectionFormat") {
+        _ if !is_list => (default, default == ParameterStyle::Form),
+        Some("multi") => (default, true),
+        Some("ssv") => (ParameterStyle::SpaceDelimited, false),
+        Some("pipes") => (ParameterStyle::PipeDelimited, false),
+        Some("tsv") => (ParameterStyle::TabDelimited, false),
+        _ => (default, false),
     };
     Format::Style { style, explode, allow_reserved: false }
 }

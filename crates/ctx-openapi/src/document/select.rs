@@ -12,8 +12,8 @@ const TAG: &str = "tag:";
 /// `exclude`.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    include: Vec<Pattern>,
-    exclude: Vec<Pattern>,
+    include: Vec<OperationPattern>,
+    exclude: Vec<OperationPattern>,
 }
 
 /// A pattern that cannot be parsed.
@@ -26,7 +26,7 @@ pub struct InvalidPattern {
 
 /// A pattern for operations: `tag:pets`, `/pets/**`, `GET /pets/*` or `list_*`.
 #[derive(Clone, Debug)]
-enum Pattern {
+enum OperationPattern {
     Tag(GlobMatcher),
     Path(Option<String>, GlobMatcher),
     Name(GlobMatcher),
@@ -39,21 +39,21 @@ impl Selection {
         exclude: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, InvalidPattern> {
         Ok(Self {
-            include: include.into_iter().map(Pattern::read).collect::<Result<_, _>>()?,
-            exclude: exclude.into_iter().map(Pattern::read).collect::<Result<_, _>>()?,
+            include: include.into_iter().map(OperationPattern::parse).collect::<Result<_, _>>()?,
+            exclude: exclude.into_iter().map(OperationPattern::parse).collect::<Result<_, _>>()?,
         })
     }
 
-    fn wants(&self, operation: &Operation) -> bool {
-        let is_included = self.include.is_empty() || self.include.iter().any(|one| one.fits(operation));
-        is_included && !self.exclude.iter().any(|one| one.fits(operation))
+    fn selects(&self, operation: &Operation) -> bool {
+        let is_included = self.include.is_empty() || self.include.iter().any(|one| one.matches(operation));
+        is_included && !self.exclude.iter().any(|one| one.matches(operation))
     }
 }
 
-impl Pattern {
-    fn read(text: &str) -> Result<Self, InvalidPattern> {
-        let glob = |part: &str, slash_counts: bool| {
-            let glob = GlobBuilder::new(part).literal_separator(slash_counts).build();
+impl OperationPattern {
+    fn parse(text: &str) -> Result<Self, InvalidPattern> {
+        let glob = |part: &str, literal_separator: bool| {
+            let glob = GlobBuilder::new(part).literal_separator(literal_separator).build();
             let invalid = |error: globset::Error| InvalidPattern {
                 pattern: text.to_owned(),
                 why: error.kind().to_string(),
@@ -76,7 +76,7 @@ impl Pattern {
         }
     }
 
-    fn fits(&self, operation: &Operation) -> bool {
+    fn matches(&self, operation: &Operation) -> bool {
         match self {
             Self::Tag(tag) => operation.tags.iter().any(|own| tag.is_match(own)),
             Self::Path(method, path) => {
@@ -94,8 +94,8 @@ impl Description {
         if selection.include.is_empty() && selection.exclude.is_empty() {
             return;
         }
-        self.operations.retain(|operation| selection.wants(operation));
-        self.drop_unreached();
+        self.operations.retain(|operation| selection.selects(operation));
+        self.drop_unreferenced();
     }
 
     /// Freezes parameters, by argument name or by name in the request: their values are always sent, and
@@ -105,7 +105,7 @@ impl Description {
             for parameter in &operation.parameters {
                 let named = values.get(&parameter.argument).or_else(|| values.get(&parameter.name));
                 if let Some(value) = named {
-                    operation.input_schema.change(|schema| hide(schema, &parameter.argument));
+                    operation.input_schema.modify(|schema| remove_argument(schema, &parameter.argument));
                     operation.frozen.insert(parameter.argument.clone(), value.clone());
                 }
             }
@@ -114,7 +114,7 @@ impl Description {
 }
 
 /// Removes an argument from a schema.
-fn hide(schema: &mut Value, argument: &str) {
+fn remove_argument(schema: &mut Value, argument: &str) {
     let Value::Object(fields) = schema else { return };
     if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
         properties.shift_remove(argument);
@@ -129,7 +129,7 @@ fn hide(schema: &mut Value, argument: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Alone, Home, load};
+    use super::super::{RootLocation, SingleDocument, load};
     use super::*;
     use serde_json::json;
 
@@ -146,7 +146,7 @@ mod tests {
             },
             "components": {"schemas": {"Page": {"type": "integer"}}},
         });
-        load(&document.to_string(), Home::Directory("a.json".to_owned()), &Alone).unwrap()
+        load(&document.to_string(), RootLocation::Directory("a.json".to_owned()), &SingleDocument).unwrap()
     }
 
     fn selected(include: &[&str], exclude: &[&str]) -> Vec<String> {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_chosen_by_tag_path_and_name() {
+    fn operations_are_selected_by_tag_path_and_name() {
         let all = ["list_pets", "get_pet", "delete_pet", "list_stores"];
         assert_eq!(selected(&[], &[]), all);
         assert_eq!(selected(&["tag:pets"], &["tag:admin"]), ["list_pets", "get_pet"]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_others_need_is_dropped() {
+    fn unreferenced_definitions_are_dropped() {
         let mut description = description();
         assert_eq!(description.definitions.len(), 1);
         description.select(&Selection::new(["/pets/*"], []).unwrap());
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn frozen_arguments_are_hidden_and_kept() {
+    fn frozen_arguments_are_hidden_and_stored() {
         let mut description = description();
         description.freeze(&BTreeMap::from([("X-Key".to_owned(), json!("secret"))]));
         let operation = &description.operations[0];

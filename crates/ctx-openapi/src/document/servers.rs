@@ -1,26 +1,26 @@
 //! The server URLs of an operation.
 
-use super::read::Reader;
-use super::reference::Node;
+use super::read::DescriptionReader;
+use super::reference::DocumentNode;
 use serde_json::Value;
 
 /// Maximum number of servers of one operation.
 const SERVERS_MAX: usize = 16;
 
-impl<'d> Reader<'d> {
+impl<'d> DescriptionReader<'d> {
     /// The servers of an operation: its own, else those of its path item, else those of the document.
-    pub(super) fn servers(&self, item: Node<'d>, operation: Node<'d>) -> Vec<String> {
-        if self.is_second {
-            return self.second_servers(operation);
+    pub(super) fn servers(&self, item: DocumentNode<'d>, operation: DocumentNode<'d>) -> Vec<String> {
+        if self.is_swagger2 {
+            return self.swagger2_servers(operation);
         }
         let lists = [operation, item, self.root].into_iter().filter_map(|owner| owner.get("servers"));
-        let servers =
-            lists.map(|list| list.items().take(SERVERS_MAX).filter_map(filled_in).collect::<Vec<_>>());
+        let servers = lists
+            .map(|list| list.items().take(SERVERS_MAX).filter_map(substitute_variables).collect::<Vec<_>>());
         servers.into_iter().find(|servers| !servers.is_empty()).unwrap_or_default()
     }
 
     /// Server URLs of Swagger 2.0, from `schemes`, `host` and `basePath`; https first.
-    fn second_servers(&self, operation: Node<'d>) -> Vec<String> {
+    fn swagger2_servers(&self, operation: DocumentNode<'d>) -> Vec<String> {
         let base = self.root.text("basePath").unwrap_or_default();
         let base =
             if base.is_empty() || base.starts_with('/') { base.to_owned() } else { format!("/{base}") };
@@ -29,7 +29,8 @@ impl<'d> Reader<'d> {
         };
         let host = host.split_once("://").map_or(host, |(_, host)| host).trim_end_matches('/');
         let schemes = operation.get("schemes").or_else(|| self.root.get("schemes"));
-        let schemes = schemes.into_iter().flat_map(Node::items).filter_map(|scheme| scheme.value.as_str());
+        let schemes =
+            schemes.into_iter().flat_map(DocumentNode::items).filter_map(|scheme| scheme.value.as_str());
         let mut schemes: Vec<&str> = schemes.filter(|scheme| matches!(*scheme, "http" | "https")).collect();
         schemes.sort_by_key(|scheme| *scheme != "https");
         schemes.dedup();
@@ -41,7 +42,7 @@ impl<'d> Reader<'d> {
 }
 
 /// A server URL with its variables replaced by their defaults; `None` if a variable has no value.
-fn filled_in(server: Node<'_>) -> Option<String> {
+fn substitute_variables(server: DocumentNode<'_>) -> Option<String> {
     let mut url = String::new();
     let mut rest = server.text("url")?;
     while let Some((before, after)) = rest.split_once('{') {

@@ -1,22 +1,24 @@
 //! Parsing of whole descriptions, valid and invalid.
 
 use super::*;
-use crate::operation::{Format, MediaKind, Operation, Place, Scheme, Skipped, Style};
+use crate::operation::{
+    BodyEncoding, Format, Operation, ParameterLocation, ParameterStyle, SecurityScheme, SkippedOperation,
+};
 use ctx_core::{ArgumentSchema, BodyArgument};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 fn description(document: &Value) -> Description {
-    load(&document.to_string(), Home::Directory("api.json".to_owned()), &Alone).unwrap()
+    load(&document.to_string(), RootLocation::Directory("api.json".to_owned()), &SingleDocument).unwrap()
 }
 
 fn petstore(text: &str) -> Description {
-    load(text, Home::Directory("petstore".to_owned()), &Alone).unwrap()
+    load(text, RootLocation::Directory("petstore".to_owned()), &SingleDocument).unwrap()
 }
 
 /// A description of one operation at a path.
-fn one(path: &str, operation: Value) -> Operation {
+fn operation_at(path: &str, operation: Value) -> Operation {
     let mut paths = serde_json::Map::new();
     paths.insert(path.to_owned(), json!({"post": operation}));
     let description = description(&json!({"openapi": "3.0.0", "paths": paths}));
@@ -25,22 +27,22 @@ fn one(path: &str, operation: Value) -> Operation {
 }
 
 fn with_body(content: Value) -> Operation {
-    one("/x", json!({"requestBody": {"required": true, "content": content}}))
+    operation_at("/x", json!({"requestBody": {"required": true, "content": content}}))
 }
 
 #[test]
-fn the_versions_say_the_same() {
-    let third = petstore(include_str!("petstore/3.0.yaml"));
-    let newer = petstore(include_str!("petstore/3.1.yaml"));
-    let second = petstore(include_str!("petstore/2.0.json"));
-    assert_eq!(third, newer);
-    assert_eq!(third, second);
-    assert_eq!(third.skipped, []);
-    insta::assert_json_snapshot!("petstore", third);
+fn all_versions_parse_to_the_same_description() {
+    let openapi30 = petstore(include_str!("petstore/3.0.yaml"));
+    let openapi31 = petstore(include_str!("petstore/3.1.yaml"));
+    let swagger2 = petstore(include_str!("petstore/2.0.json"));
+    assert_eq!(openapi30, openapi31);
+    assert_eq!(openapi30, swagger2);
+    assert_eq!(openapi30.skipped, []);
+    insta::assert_json_snapshot!("petstore", openapi30);
 }
 
 #[test]
-fn schemas_stand_alone_and_know_their_way() {
+fn schemas_are_self_contained_and_filtered_by_direction() {
     let petstore = petstore(include_str!("petstore/3.0.yaml"));
     let create = petstore.operations.iter().find(|operation| operation.name == "create_pet").unwrap();
     let input = petstore.input_schema(create);
@@ -52,16 +54,18 @@ fn schemas_stand_alone_and_know_their_way() {
     let body = create.body.as_ref().unwrap();
     let body = BodyArgument { name: body.argument.clone(), has_fields: body.has_fields };
     let arguments = ArgumentSchema::compile(input).unwrap().with_body(Some(body));
-    let good = |value: Value| arguments.prepare(value).is_ok();
-    assert!(good(json!({"body": {"name": "Rex", "tag": null, "parent": {"name": "Rexa", "kind": "dog"}}})));
-    assert!(good(json!({"name": "Rex"})), "fields may stand beside");
-    assert!(!good(json!({"body": {"name": "Rex", "kind": "cow"}})));
-    assert!(!good(json!({"body": {}})));
-    assert!(!good(json!({})));
+    let is_valid = |value: Value| arguments.prepare(value).is_ok();
+    assert!(is_valid(
+        json!({"body": {"name": "Rex", "tag": null, "parent": {"name": "Rexa", "kind": "dog"}}})
+    ));
+    assert!(is_valid(json!({"name": "Rex"})), "fields may stand beside");
+    assert!(!is_valid(json!({"body": {"name": "Rex", "kind": "cow"}})));
+    assert!(!is_valid(json!({"body": {}})));
+    assert!(!is_valid(json!({})));
 }
 
 #[test]
-fn overlapping_alternatives_are_taken_in_requests() {
+fn overlapping_alternatives_are_accepted_in_requests() {
     let either =
         json!({"oneOf": [{"type": "integer"}, {"type": "number"}, {"$ref": "#/components/schemas/Other"}]});
     let content = json!({"application/json": {"schema": either}});
@@ -79,7 +83,7 @@ fn overlapping_alternatives_are_taken_in_requests() {
 }
 
 #[test]
-fn each_operation_is_tolerated_by_itself() {
+fn an_invalid_operation_does_not_affect_the_others() {
     let description = description(&json!({
         "openapi": "3.0.0",
         "paths": {
@@ -97,7 +101,8 @@ fn each_operation_is_tolerated_by_itself() {
     }));
     let names: Vec<&str> = description.operations.iter().map(|operation| operation.name.as_str()).collect();
     assert_eq!(names, ["get_ok", "put_there"]);
-    let skipped = |what: &str, why: &str| Skipped { what: what.to_owned(), why: why.to_owned() };
+    let skipped =
+        |name: &str, reason: &str| SkippedOperation { name: name.to_owned(), reason: reason.to_owned() };
     assert_eq!(
         description.skipped,
         [
@@ -115,14 +120,14 @@ fn each_operation_is_tolerated_by_itself() {
 }
 
 #[test]
-fn what_is_no_description_is_told() {
+fn errors_say_why_a_text_is_not_a_description() {
     for (text, why) in [
         ("[]", "it is not an OpenAPI description: it is not an object"),
         ("a: 1", "it is not an OpenAPI description: it has neither `openapi` nor `swagger`"),
         ("swaggerVersion: '1.2'", "it is a Swagger description of version 1; convert it to OpenAPI 3 first"),
         ("openapi: 3.0.0\npaths: [a,\n  b\n", "line 2, column 8: did not find expected ',' or ']'"),
     ] {
-        let error = load(text, Home::Directory("x".to_owned()), &Alone).unwrap_err();
+        let error = load(text, RootLocation::Directory("x".to_owned()), &SingleDocument).unwrap_err();
         assert!(error.to_string().starts_with(why), "{error}");
     }
     for text in ["openapi: 3.0.0", "swagger: 2.0", "paths: {}"] {
@@ -131,34 +136,45 @@ fn what_is_no_description_is_told() {
 }
 
 #[test]
-fn path_values_without_definition_are_required_texts() {
-    let operation = one(
+fn undeclared_path_parameters_are_required_strings() {
+    let operation = operation_at(
         "/a/{x}/{+y}",
         json!({"parameters": [{"name": "unused", "in": "path"}, {"$ref": "#/nowhere"}, {"name": "q", "in": "query"}]}),
     );
-    let named: Vec<_> =
-        operation.parameters.iter().map(|one| (one.name.as_str(), one.place, one.required)).collect();
-    assert_eq!(named, [("q", Place::Query, false), ("x", Place::Path, true), ("y", Place::Path, true)]);
+    let named: Vec<_> = operation
+        .parameters
+        .iter()
+        .map(|operation_at| (operation_at.name.as_str(), operation_at.location, operation_at.required))
+        .collect();
+    assert_eq!(
+        named,
+        [
+            ("q", ParameterLocation::Query, false),
+            ("x", ParameterLocation::Path, true),
+            ("y", ParameterLocation::Path, true)
+        ]
+    );
     assert_eq!(operation.path, "/a/{x}/{y}");
     assert_eq!(operation.input_schema["required"], json!(["x", "y"]));
     assert!(matches!(operation.parameters[2].format, Format::Style { allow_reserved: true, .. }));
 }
 
 #[test]
-fn parameters_of_one_name_and_two_places_are_told_apart() {
+fn parameters_of_one_name_in_two_locations_get_distinct_arguments() {
     let parameters = json!([
         {"name": "id", "in": "path"}, {"name": "id", "in": "query"}, {"name": "id", "in": "header"},
         {"name": "body", "in": "cookie"}, {"name": "Authorization", "in": "header"}, {"name": "id", "in": "query"},
     ]);
     let operation =
-        one("/{id}", json!({"parameters": parameters, "requestBody": {"content": {"a/json": {}}}}));
-    let arguments: Vec<&str> = operation.parameters.iter().map(|one| one.argument.as_str()).collect();
+        operation_at("/{id}", json!({"parameters": parameters, "requestBody": {"content": {"a/json": {}}}}));
+    let arguments: Vec<&str> =
+        operation.parameters.iter().map(|operation_at| operation_at.argument.as_str()).collect();
     assert_eq!(arguments, ["id", "id_query", "id_header", "body"]);
     assert_eq!(operation.body.unwrap().argument, "request_body");
 }
 
 #[test]
-fn a_body_that_can_be_an_object_may_be_given_by_its_fields() {
+fn a_body_that_can_be_an_object_has_fields() {
     let shape = |schema: Value| {
         let document = json!({
             "openapi": "3.1.0",
@@ -192,44 +208,46 @@ fn a_body_that_can_be_an_object_may_be_given_by_its_fields() {
 }
 
 #[test]
-fn styles_are_those_of_the_place() {
-    let style =
-        |parameter: Value| match one("/{p}", json!({"parameters": [parameter]})).parameters[0].format.clone()
-        {
-            Format::Style { style, explode, .. } => (style, explode),
-            Format::Content(content_type) => panic!("{content_type}"),
-        };
-    for (place, name, explode, expected) in [
-        ("query", None, None, (Style::Form, true)),
-        ("query", Some("deepObject"), Some(true), (Style::DeepObject, true)),
-        ("query", Some("spaceDelimited"), None, (Style::SpaceDelimited, false)),
-        ("query", Some("matrix"), None, (Style::Form, true)),
-        ("path", None, None, (Style::Simple, false)),
-        ("path", Some("label"), Some(true), (Style::Label, true)),
-        ("header", None, Some(true), (Style::Simple, true)),
-        ("cookie", None, Some(false), (Style::Form, false)),
+fn styles_depend_on_the_location() {
+    let style = |parameter: Value| match operation_at("/{p}", json!({"parameters": [parameter]})).parameters
+        [0]
+    .format
+    .clone()
+    {
+        Format::Style { style, explode, .. } => (style, explode),
+        Format::Content(content_type) => panic!("{content_type}"),
+    };
+    for (location, name, explode, expected) in [
+        ("query", None, None, (ParameterStyle::Form, true)),
+        ("query", Some("deepObject"), Some(true), (ParameterStyle::DeepObject, true)),
+        ("query", Some("spaceDelimited"), None, (ParameterStyle::SpaceDelimited, false)),
+        ("query", Some("matrix"), None, (ParameterStyle::Form, true)),
+        ("path", None, None, (ParameterStyle::Simple, false)),
+        ("path", Some("label"), Some(true), (ParameterStyle::Label, true)),
+        ("header", None, Some(true), (ParameterStyle::Simple, true)),
+        ("cookie", None, Some(false), (ParameterStyle::Form, false)),
     ] {
         assert_eq!(
-            style(json!({"name": "p", "in": place, "style": name, "explode": explode})),
+            style(json!({"name": "p", "in": location, "style": name, "explode": explode})),
             expected,
-            "{place}"
+            "{location}"
         );
     }
     let content =
         json!({"name": "f", "in": "query", "content": {"application/json": {"schema": {"type": "object"}}}});
-    let operation = one("/", json!({"parameters": [content]}));
+    let operation = operation_at("/", json!({"parameters": [content]}));
     assert_eq!(operation.parameters[0].format, Format::Content("application/json".to_owned()));
     assert_eq!(operation.input_schema["properties"]["f"], json!({"type": "object"}));
 }
 
 #[test]
-fn defaults_are_told_and_filled_in_only_where_something_must_be_there() {
+fn defaults_are_described_and_filled_in_only_for_required_parameters() {
     let schema = json!({"type": "integer", "default": 30});
     let parameters = json!([
         {"name": "page", "in": "query", "description": "Which page", "schema": schema},
         {"name": "size", "in": "query", "required": true, "schema": schema},
     ]);
-    let operation = one("/", json!({"parameters": parameters}));
+    let operation = operation_at("/", json!({"parameters": parameters}));
     assert_eq!(
         operation.input_schema["properties"],
         json!({
@@ -240,15 +258,15 @@ fn defaults_are_told_and_filled_in_only_where_something_must_be_there() {
 }
 
 #[test]
-fn the_best_content_is_sent() {
-    let kinds = |content: Value| {
+fn the_preferred_media_type_comes_first() {
+    let media_types = |content: Value| {
         let media = with_body(content).body.unwrap().media;
         media.into_iter().map(|media| media.content_type).collect::<Vec<_>>()
     };
     let all = json!({"image/png": {}, "text/plain": {}, "multipart/form-data": {},
         "application/x-www-form-urlencoded": {}, "application/vnd.x+json": {}, "*/*": {}});
     assert_eq!(
-        kinds(all),
+        media_types(all),
         [
             "application/vnd.x+json",
             "application/json",
@@ -260,20 +278,20 @@ fn the_best_content_is_sent() {
     );
     let with_file = json!({"schema": {"properties": {"f": {"type": "string", "format": "binary"}}}});
     assert_eq!(
-        kinds(json!({"application/json": with_file, "multipart/form-data": with_file})),
+        media_types(json!({"application/json": with_file, "multipart/form-data": with_file})),
         ["multipart/form-data", "application/json"]
     );
     let form = json!({"application/x-www-form-urlencoded": {"schema": {"type": "string"}}});
     let media = with_body(form).body.unwrap().media;
-    assert_eq!(media[0].kind, MediaKind::Text);
+    assert_eq!(media[0].encoding, BodyEncoding::Text);
     assert_eq!(media[0].content_type, "application/x-www-form-urlencoded");
-    assert_eq!(kinds(json!({})), ["application/json"]);
+    assert_eq!(media_types(json!({})), ["application/json"]);
     let bytes = with_body(json!({"*/*": {"schema": {"type": "string", "format": "binary"}}}));
-    assert_eq!(bytes.body.unwrap().media[0].kind, MediaKind::Binary);
+    assert_eq!(bytes.body.unwrap().media[0].encoding, BodyEncoding::Binary);
 }
 
 #[test]
-fn files_go_into_parts_wherever_their_schema_is_named() {
+fn file_fields_become_file_parts() {
     let document = json!({
         "openapi": "3.1.0",
         "paths": {"/x": {"post": {"requestBody": {"content": {"multipart/form-data": {
@@ -288,7 +306,9 @@ fn files_go_into_parts_wherever_their_schema_is_named() {
     });
     let description = description(&document);
     let operation = &description.operations[0];
-    let MediaKind::Multipart(parts) = &operation.body.as_ref().unwrap().media[0].kind else { panic!() };
+    let BodyEncoding::Multipart(parts) = &operation.body.as_ref().unwrap().media[0].encoding else {
+        panic!()
+    };
     let files: Vec<_> = parts.iter().map(|(name, part)| (name.as_str(), part.is_file)).collect();
     assert_eq!(files, [("about", false), ("file", true), ("files", true), ("ids", false)]);
     assert_eq!(parts["about"].content_type.as_deref(), Some("application/json"));
@@ -300,7 +320,7 @@ fn files_go_into_parts_wherever_their_schema_is_named() {
 }
 
 #[test]
-fn files_are_known_through_all_that_a_body_is_made_of() {
+fn file_fields_are_found_through_all_of() {
     let document = json!({
         "openapi": "3.1.0",
         "paths": {"/x": {"post": {"requestBody": {"required": true, "content": {"multipart/form-data": {
@@ -313,20 +333,22 @@ fn files_are_known_through_all_that_a_body_is_made_of() {
     });
     let description = description(&document);
     let operation = &description.operations[0];
-    let MediaKind::Multipart(parts) = &operation.body.as_ref().unwrap().media[0].kind else { panic!() };
+    let BodyEncoding::Multipart(parts) = &operation.body.as_ref().unwrap().media[0].encoding else {
+        panic!()
+    };
     let files: Vec<_> = parts.iter().map(|(name, part)| (name.as_str(), part.is_file)).collect();
     assert_eq!(files, [("about", false), ("file", true), ("image", true)]);
     let arguments = ArgumentSchema::compile(description.input_schema(operation)).unwrap();
-    let good = |value: Value| arguments.prepare(json!({"body": value})).is_ok();
+    let is_valid = |value: Value| arguments.prepare(json!({"body": value})).is_ok();
     let file = json!({"base64": "", "name": "a.png"});
-    assert!(good(json!({"file": file, "image": file, "about": "x", "id": 1})));
-    assert!(!good(json!({"file": file, "image": 1})));
-    assert!(!good(json!({"file": file, "about": file})));
-    assert!(!good(json!({"image": file})));
+    assert!(is_valid(json!({"file": file, "image": file, "about": "x", "id": 1})));
+    assert!(!is_valid(json!({"file": file, "image": 1})));
+    assert!(!is_valid(json!({"file": file, "about": file})));
+    assert!(!is_valid(json!({"image": file})));
 }
 
 #[test]
-fn servers_are_the_nearest_that_are_said() {
+fn servers_are_those_of_the_innermost_declaration() {
     let document = json!({
         "openapi": "3.0.0",
         "servers": [{"url": "/v1"}, {"url": "https://{a}.example.com:{port}", "variables":
@@ -347,21 +369,21 @@ fn servers_are_the_nearest_that_are_said() {
             vec!["https://path.example.com"]
         ]
     );
-    let second = |fields: Value| {
+    let swagger2 = |fields: Value| {
         let mut document = json!({"swagger": "2.0", "paths": {"/a": {"get": {}}}});
         document.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         description(&document).operations.remove(0).servers
     };
     assert_eq!(
-        second(json!({"host": "a.example:80", "schemes": ["http", "https", "ws"], "basePath": "v2"})),
+        swagger2(json!({"host": "a.example:80", "schemes": ["http", "https", "ws"], "basePath": "v2"})),
         ["https://a.example:80/v2", "http://a.example:80/v2"]
     );
-    assert_eq!(second(json!({"basePath": "/v2"})), ["/v2"]);
-    assert!(second(json!({})).is_empty());
+    assert_eq!(swagger2(json!({"basePath": "/v2"})), ["/v2"]);
+    assert!(swagger2(json!({})).is_empty());
 }
 
 #[test]
-fn an_operation_that_stands_elsewhere_asks_for_what_it_says_there() {
+fn a_referenced_operation_keeps_its_own_security() {
     let description = description(&json!({
         "openapi": "3.0.0",
         "security": [{"a": []}],
@@ -373,7 +395,7 @@ fn an_operation_that_stands_elsewhere_asks_for_what_it_says_there() {
 }
 
 #[test]
-fn schemes_are_read_and_asked_for() {
+fn security_schemes_and_requirements_are_parsed() {
     let document = json!({
         "openapi": "3.0.0",
         "security": [{"a": []}],
@@ -385,24 +407,31 @@ fn schemes_are_read_and_asked_for() {
         }},
     });
     let description = description(&document);
-    let ways: Vec<Vec<BTreeMap<String, Vec<String>>>> =
+    let alternatives: Vec<Vec<BTreeMap<String, Vec<String>>>> =
         description.operations.into_iter().map(|operation| operation.security).collect();
-    let way = |names: &[(&str, &[&str])]| -> BTreeMap<String, Vec<String>> {
+    let alternative = |names: &[(&str, &[&str])]| -> BTreeMap<String, Vec<String>> {
         let own = |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect();
         names.iter().map(|(name, scopes)| ((*name).to_owned(), own(scopes))).collect()
     };
     assert_eq!(
-        ways,
-        [vec![way(&[("a", &[])])], vec![way(&[])], vec![way(&[]), way(&[("b", &[]), ("z", &["s"])])]]
+        alternatives,
+        [
+            vec![alternative(&[("a", &[])])],
+            vec![alternative(&[])],
+            vec![alternative(&[]), alternative(&[("b", &[]), ("z", &["s"])])]
+        ]
     );
     let scheme = |name: &str| description.schemes[name].clone();
-    assert_eq!(scheme("a"), Scheme::Bearer);
-    assert_eq!(scheme("b"), Scheme::Basic);
-    assert_eq!(scheme("c"), Scheme::Key { place: Place::Cookie, name: "sid".to_owned() });
-    assert_eq!(scheme("d"), Scheme::OtherToken);
-    assert_eq!(scheme("e"), Scheme::OtherToken);
+    assert_eq!(scheme("a"), SecurityScheme::Bearer);
+    assert_eq!(scheme("b"), SecurityScheme::Basic);
+    assert_eq!(
+        scheme("c"),
+        SecurityScheme::Key { location: ParameterLocation::Cookie, name: "sid".to_owned() }
+    );
+    assert_eq!(scheme("d"), SecurityScheme::OtherToken);
+    assert_eq!(scheme("e"), SecurityScheme::OtherToken);
     for unknown in ["f", "g", "z"] {
-        assert!(matches!(scheme(unknown), Scheme::Unknown(_)), "{unknown}");
+        assert!(matches!(scheme(unknown), SecurityScheme::Unknown(_)), "{unknown}");
     }
 }
 
@@ -422,23 +451,23 @@ fn names_are_unique_in_the_document_s_order() {
 }
 
 #[test]
-fn answers_are_those_when_all_went_well() {
-    let answer = |responses: Value| {
-        let operation = one("/", json!({"responses": responses}));
-        (operation.answer.accept, operation.output_schema.as_deref().cloned())
+fn only_successful_responses_are_described() {
+    let response = |responses: Value| {
+        let operation = operation_at("/", json!({"responses": responses}));
+        (operation.response.accept, operation.output_schema.as_deref().cloned())
     };
     let json_of = |kind: &str| json!({"content": {"application/json": {"schema": {"type": kind}}}});
     let accept = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    assert_eq!(answer(Value::Null), (vec![], None));
+    assert_eq!(response(Value::Null), (vec![], None));
     let nothing = Some(json!({"type": "null"}));
-    assert_eq!(answer(json!({"204": {}, "400": json_of("string")})), (vec![], nothing));
-    assert_eq!(answer(json!({"200": {}, "204": {}})), (vec![], None));
+    assert_eq!(response(json!({"204": {}, "400": json_of("string")})), (vec![], nothing));
+    assert_eq!(response(json!({"200": {}, "204": {}})), (vec![], None));
     assert_eq!(
-        answer(json!({"default": json_of("object")})),
+        response(json!({"default": json_of("object")})),
         (accept(&["application/json"]), Some(json!({"type": "object"})))
     );
     assert_eq!(
-        answer(
+        response(
             json!({"201": json_of("object"), "200": json_of("array"), "202": json_of("array"), "404": {}})
         )
         .1,
@@ -446,24 +475,29 @@ fn answers_are_those_when_all_went_well() {
     );
     let several =
         json!({"2XX": {"content": {"text/csv": {}, "image/png": {}, "application/json; charset=utf-8": {}}}});
-    assert_eq!(answer(several), (accept(&["application/json", "text/csv", "image/png"]), None));
-    assert_eq!(answer(json!({"200": {"content": {"text/csv": {}}}})).1, Some(json!({"type": "string"})));
-    assert_eq!(answer(json!({"200": {"$ref": "#/gone"}})), (vec![], None));
+    assert_eq!(response(several), (accept(&["application/json", "text/csv", "image/png"]), None));
+    assert_eq!(response(json!({"200": {"content": {"text/csv": {}}}})).1, Some(json!({"type": "string"})));
+    assert_eq!(response(json!({"200": {"$ref": "#/gone"}})), (vec![], None));
 }
 
 #[test]
-fn a_query_in_the_path_is_sent_and_not_asked_for() {
-    let operation = one("/x?action=run&id={id}#y", json!({"parameters": [{"name": "id", "in": "path"}]}));
+fn a_query_in_the_path_is_frozen() {
+    let operation =
+        operation_at("/x?action=run&id={id}#y", json!({"parameters": [{"name": "id", "in": "path"}]}));
     assert_eq!(operation.path, "/x");
     assert_eq!(operation.frozen, BTreeMap::from([("action".to_owned(), json!("run"))]));
-    let named: Vec<_> = operation.parameters.iter().map(|one| (one.name.as_str(), one.place)).collect();
-    assert_eq!(named, [("id", Place::Query), ("action", Place::Query)]);
+    let named: Vec<_> = operation
+        .parameters
+        .iter()
+        .map(|operation_at| (operation_at.name.as_str(), operation_at.location))
+        .collect();
+    assert_eq!(named, [("id", ParameterLocation::Query), ("action", ParameterLocation::Query)]);
     assert_eq!(operation.input_schema["properties"], json!({"id": {}}));
 }
 
-struct Shelf;
+struct PartDocuments;
 
-impl Fetch for Shelf {
+impl Fetch for PartDocuments {
     fn fetch(&self, address: &str) -> Result<String, String> {
         match address {
             "paths/pets.yaml" => {
@@ -487,7 +521,7 @@ impl Fetch for Shelf {
 #[test]
 fn a_description_may_be_several_documents() {
     let text = "openapi: 3.0.0\npaths: {/pets: {$ref: paths/pets.yaml}}";
-    let description = load(text, Home::Directory("api.yaml".to_owned()), &Shelf).unwrap();
+    let description = load(text, RootLocation::Directory("api.yaml".to_owned()), &PartDocuments).unwrap();
     assert_eq!(
         description.operations[0].input_schema["properties"]["limit"],
         json!({"$ref": "#/$defs/Number"})
@@ -499,7 +533,7 @@ fn a_description_may_be_several_documents() {
 }
 
 #[test]
-fn circles_of_all_kinds_are_read() {
+fn cyclic_references_of_all_kinds_are_parsed() {
     let again = |name: &str| json!({"$ref": format!("#/components/{name}/A")});
     let read = description(&json!({
         "openapi": "3.0.0",
@@ -519,8 +553,8 @@ fn circles_of_all_kinds_are_read() {
 }
 
 /// Arbitrary documents made of the keywords of descriptions.
-fn nearly() -> impl Strategy<Value = Value> {
-    let word = prop_oneof![
+fn arbitrary_document() -> impl Strategy<Value = Value> {
+    let keyword = prop_oneof![
         "[a-z]{0,3}",
         proptest::sample::select(vec![
             "$ref",
@@ -582,7 +616,7 @@ fn nearly() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(6, 60, 6, move |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            proptest::collection::vec((word.clone(), inner), 0..6)
+            proptest::collection::vec((keyword.clone(), inner), 0..6)
                 .prop_map(|fields| Value::Object(fields.into_iter().collect())),
         ]
     })
@@ -590,9 +624,9 @@ fn nearly() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn anything_is_read_or_refused(item in nearly(), a in nearly(), b in nearly(), is_second in any::<bool>()) {
+    fn any_path_item_is_parsed_or_refused(item in arbitrary_document(), a in arbitrary_document(), b in arbitrary_document(), is_swagger2 in any::<bool>()) {
         let paths = json!({"/a": item, "/{b}": {"parameters": a, "post": b, "get": {"requestBody": a, "responses": b}}});
-        let document = if is_second {
+        let document = if is_swagger2 {
             json!({"swagger": "2.0", "paths": paths, "definitions": {"A": a, "B": b}})
         } else {
             json!({"openapi": "3.1.0", "paths": paths, "components": {"schemas": {"A": a, "B": b}}})
@@ -604,15 +638,15 @@ proptest! {
                 let _ = arguments.prepare(json!({"b": "x", "body": {"a": [1, {}]}}));
             }
             for slot in operation.path.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
-                prop_assert!(operation.parameters.iter().any(|one| one.place == Place::Path && one.name == slot));
+                prop_assert!(operation.parameters.iter().any(|operation_at| operation_at.location == ParameterLocation::Path && operation_at.name == slot));
             }
-            let kept: Operation = serde_json::from_value(serde_json::to_value(operation).unwrap()).unwrap();
-            prop_assert_eq!(&kept, operation);
+            let restored: Operation = serde_json::from_value(serde_json::to_value(operation).unwrap()).unwrap();
+            prop_assert_eq!(&restored, operation);
         }
     }
 
     #[test]
-    fn any_document_is_read_or_refused(document in nearly()) {
-        let _ = load(&document.to_string(), Home::Directory("x".to_owned()), &Alone);
+    fn any_document_is_parsed_or_refused(document in arbitrary_document()) {
+        let _ = load(&document.to_string(), RootLocation::Directory("x".to_owned()), &SingleDocument);
     }
 }

@@ -9,61 +9,61 @@ pub(crate) const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// Why a text is not a description.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(crate) enum Unreadable {
+pub(crate) enum DescriptionError {
     /// It is longer than [`TEXT_BYTES_MAX`].
     #[error("it is larger than {} MiB", TEXT_BYTES_MAX >> 20)]
     TooLarge,
     /// It is neither JSON nor YAML. Line and column are counted from 1; line 0 means that the position is
     /// unknown.
-    #[error("{}{why}", place(*line, *column))]
-    Faulty { line: usize, column: usize, why: String },
+    #[error("{}{why}", position_prefix(*line, *column))]
+    Syntax { line: usize, column: usize, why: String },
     /// It is a document, but not an OpenAPI description.
     #[error("{0}")]
     NotADescription(String),
 }
 
-fn place(line: usize, column: usize) -> String {
+fn position_prefix(line: usize, column: usize) -> String {
     if line == 0 { String::new() } else { format!("line {line}, column {column}: ") }
 }
 
 /// Parses a text. A text that looks like JSON but is not valid may still be YAML, which allows more.
-pub(crate) fn parse(text: &str) -> Result<Value, Unreadable> {
+pub(crate) fn parse(text: &str) -> Result<Value, DescriptionError> {
     if text.len() > TEXT_BYTES_MAX {
-        return Err(Unreadable::TooLarge);
+        return Err(DescriptionError::TooLarge);
     }
     let text = text.trim_start_matches('\u{feff}');
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
     if !looks_like_json {
-        return yaml::parse(&printable(text));
+        return yaml::parse(&replace_control_characters(text));
     }
     serde_json::from_str(text).or_else(|error| {
-        yaml::parse(&printable(text)).map_err(|_| {
-            let (line, column) = place_in(text, error.line(), error.column());
-            Unreadable::Faulty { line, column, why: without_place(&error.to_string()) }
+        yaml::parse(&replace_control_characters(text)).map_err(|_| {
+            let (line, column) = json_position(text, error.line(), error.column());
+            DescriptionError::Syntax { line, column, why: without_position(&error.to_string()) }
         })
     })
 }
 
 /// The position of a JSON error. One at column 0 is moved to the end of the line before.
-fn place_in(text: &str, line: usize, column: usize) -> (usize, usize) {
+fn json_position(text: &str, line: usize, column: usize) -> (usize, usize) {
     let before = line.checked_sub(2).filter(|_| column == 0).and_then(|index| text.lines().nth(index));
     before.map_or((line, column), |before| (line - 1, before.chars().count() + 1))
 }
 
 /// Removes ` at line 1 column 2` from a message: the position is shown separately.
-fn without_place(message: &str) -> String {
+fn without_position(message: &str) -> String {
     message.rsplit_once(" at line ").map_or(message, |(before, _)| before).to_owned()
 }
 
 /// Replaces control characters, which YAML does not allow but vendors write, by spaces: positions stay the
 /// same.
-fn printable(text: &str) -> Cow<'_, str> {
-    let is_bad = |c: char| {
+fn replace_control_characters(text: &str) -> Cow<'_, str> {
+    let is_forbidden = |c: char| {
         let is_control = c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
         is_control || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
     };
-    match text.contains(is_bad) {
-        true => Cow::Owned(text.chars().map(|c| if is_bad(c) { ' ' } else { c }).collect()),
+    match text.contains(is_forbidden) {
+        true => Cow::Owned(text.chars().map(|c| if is_forbidden(c) { ' ' } else { c }).collect()),
         false => Cow::Borrowed(text),
     }
 }
@@ -74,9 +74,9 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn place_of(text: &str) -> (usize, usize) {
+    fn error_position(text: &str) -> (usize, usize) {
         match parse(text) {
-            Err(Unreadable::Faulty { line, column, .. }) => (line, column),
+            Err(DescriptionError::Syntax { line, column, .. }) => (line, column),
             other => panic!("{other:?}"),
         }
     }
@@ -104,20 +104,20 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_where_it_is() {
-        assert_eq!(place_of("{\"a\": 1,\n \"b\": ]}"), (2, 7));
-        assert_eq!(place_of("a: 1\nb: \"never closed\nc: 2\nd: 3\n"), (2, 4));
-        assert_eq!(place_of("a: 1\nb:\n\t- 1\n"), (3, 1));
-        assert_eq!(place_of("a: 1\nb: c: d\n"), (2, 5));
-        assert_eq!(place_of("paths:\n  /a:\n    get: {}\n   post: {}\n"), (4, 4));
-        assert_eq!(place_of("a: 1\nb\nc: 2\n"), (2, 1));
-        assert_eq!(place_of("a: {b: \"x\\qy\"}\n"), (1, 10));
-        assert_eq!(place_of("a: 1\nb: *gone\n"), (2, 4));
-        assert_eq!(place_of("{\"a\": \"never closed\n\", \"b\": 2"), (1, 20));
+    fn syntax_errors_have_their_position() {
+        assert_eq!(error_position("{\"a\": 1,\n \"b\": ]}"), (2, 7));
+        assert_eq!(error_position("a: 1\nb: \"never closed\nc: 2\nd: 3\n"), (2, 4));
+        assert_eq!(error_position("a: 1\nb:\n\t- 1\n"), (3, 1));
+        assert_eq!(error_position("a: 1\nb: c: d\n"), (2, 5));
+        assert_eq!(error_position("paths:\n  /a:\n    get: {}\n   post: {}\n"), (4, 4));
+        assert_eq!(error_position("a: 1\nb\nc: 2\n"), (2, 1));
+        assert_eq!(error_position("a: {b: \"x\\qy\"}\n"), (1, 10));
+        assert_eq!(error_position("a: 1\nb: *gone\n"), (2, 4));
+        assert_eq!(error_position("{\"a\": \"never closed\n\", \"b\": 2"), (1, 20));
     }
 
     #[test]
-    fn what_is_not_closed_is_told_from_its_beginning() {
+    fn an_unclosed_bracket_is_reported_at_its_start() {
         let error = parse("openapi: 3.0.0\ntags: [a, b\npaths: {}\n").unwrap_err().to_string();
         let expected =
             "line 3, column 6: did not find expected ',' or ']' of what begins at line 2, column 7";
@@ -125,17 +125,17 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_stopped() {
+    fn alias_bombs_are_stopped() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..12 {
             let items = vec![format!("*a{}", level - 1); 10].join(", ");
             bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
         }
-        assert!(matches!(parse(&bomb), Err(Unreadable::Faulty { .. })));
+        assert!(matches!(parse(&bomb), Err(DescriptionError::Syntax { .. })));
         assert!(parse("a: &a [*a]").is_err());
         assert!(parse(&"[".repeat(100_000)).is_err());
         assert!(parse(&"- ".repeat(100_000)).is_err());
-        assert_eq!(parse(&" ".repeat(TEXT_BYTES_MAX + 1)), Err(Unreadable::TooLarge));
+        assert_eq!(parse(&" ".repeat(TEXT_BYTES_MAX + 1)), Err(DescriptionError::TooLarge));
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
             ("a: [b-', ", "["),
         ] {
             let error = parse(&format!("{before}{}", open.repeat(100_000))).unwrap_err();
-            assert!(matches!(error, Unreadable::Faulty { .. }), "{error}");
+            assert!(matches!(error, DescriptionError::Syntax { .. }), "{error}");
         }
         // Brackets inside scalars do not nest.
         let prose = "a: the interval [0, 1) {and so on\n".repeat(2_000).replace("a:", "- ");
@@ -164,15 +164,15 @@ mod tests {
     }
 
     #[test]
-    fn bombs_of_long_strings_are_stopped() {
+    fn alias_bombs_of_long_strings_are_stopped() {
         let text = "x".repeat(TEXT_BYTES_MAX >> 6);
         // As a value, and as a name.
         for use_of_it in ["- *x\n", "- {*x : 1}\n"] {
             let few = format!("- &x {text}\n{}", use_of_it.repeat(3));
             assert!(parse(&few).is_ok(), "{use_of_it}");
             let many = format!("- &x {text}\n{}", use_of_it.repeat(4 << 6));
-            let told = parse(&many).unwrap_err().to_string();
-            assert!(told.contains("aliases make it too large"), "{told}");
+            let error = parse(&many).unwrap_err().to_string();
+            assert!(error.contains("aliases make it too large"), "{error}");
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_value_or_a_fault(text in "[\\[\\]{}:,&*!|>#\"' \\n\\ta-c0-9-]{0,60}") {
+        fn any_text_is_a_value_or_an_error(text in "[\\[\\]{}:,&*!|>#\"' \\n\\ta-c0-9-]{0,60}") {
             let _ = parse(&text);
         }
     }

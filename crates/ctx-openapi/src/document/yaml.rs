@@ -3,7 +3,7 @@
 
 mod nesting;
 
-use super::text::{TEXT_BYTES_MAX, Unreadable};
+use super::text::{DescriptionError, TEXT_BYTES_MAX};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
 use serde_json::{Map, Value};
@@ -24,81 +24,81 @@ const MERGE: &str = "<<";
 const FLOW_DEPTH_MAX: usize = 256;
 
 /// Parses YAML.
-pub(super) fn parse(text: &str) -> Result<Value, Unreadable> {
+pub(super) fn parse(text: &str) -> Result<Value, DescriptionError> {
     if let Some((line, column)) = nesting::find_excessive(text, FLOW_DEPTH_MAX) {
-        return Err(Unreadable::Faulty { line, column, why: "it is nested too deeply".to_owned() });
+        return Err(DescriptionError::Syntax { line, column, why: "it is nested too deeply".to_owned() });
     }
-    let left = Left { values: Cell::new(VALUES_MAX), bytes: Cell::new(BYTES_MAX) };
-    let node = Node { left: &left };
-    node.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| fault(&error, text))
+    let budget = ExpansionBudget { values: Cell::new(VALUES_MAX), bytes: Cell::new(BYTES_MAX) };
+    let seed = ValueSeed { budget: &budget };
+    seed.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| syntax_error(&error, text))
 }
 
 /// The position of an error, at its cause. For a quote or a bracket that is never closed, the parser reports
 /// the end of the text, and the cause is where it was opened. For a key without a colon, it reports the line
 /// after.
-fn fault(error: &yaml_serde::Error, text: &str) -> Unreadable {
+fn syntax_error(error: &yaml_serde::Error, text: &str) -> DescriptionError {
     let why = error.to_string();
-    let mut place = error.location().map_or((0, 0), |place| (place.line(), place.column()));
+    let mut position = error.location().map_or((0, 0), |position| (position.line(), position.column()));
     let is_open_quote = why.contains("scanning a quoted scalar") && why.starts_with("found unexpected");
     let is_bare_name = why.contains("scanning a simple key");
-    let is_at_end = place.0 > text.lines().count();
-    let start = why.rsplit_once(" at line ").and_then(|(_, place)| numbers(place));
+    let is_at_end = position.0 > text.lines().count();
+    let start = why.rsplit_once(" at line ").and_then(|(_, position)| parse_position(position));
     if let Some(start) = start.filter(|_| is_open_quote || is_bare_name || is_at_end) {
-        place = start;
+        position = start;
     }
-    let beginning = start.filter(|start| why.contains("parsing a flow") && *start != place);
+    let opened_at = start.filter(|start| why.contains("parsing a flow") && *start != position);
     let problem = why.split(" at line ").next().unwrap_or(&why);
-    let why = match beginning {
+    let why = match opened_at {
         _ if is_open_quote => "a quote is not closed".to_owned(),
         Some((line, column)) => format!("{problem} of what begins at line {line}, column {column}"),
         None => problem.to_owned(),
     };
-    Unreadable::Faulty { line: place.0, column: place.1, why }
+    DescriptionError::Syntax { line: position.0, column: position.1, why }
 }
 
 /// Parses `12 column 3`.
-fn numbers(place: &str) -> Option<(usize, usize)> {
-    let (line, column) = place.split_once(" column ")?;
+fn parse_position(position: &str) -> Option<(usize, usize)> {
+    let (line, column) = position.split_once(" column ")?;
     Some((line.parse().ok()?, column.parse().ok()?))
 }
 
 /// The budget that is left for a document.
-struct Left {
+struct ExpansionBudget {
     values: Cell<usize>,
     bytes: Cell<usize>,
 }
 
-impl Left {
-    fn take_value<E: Error>(&self) -> Result<(), E> {
-        take(&self.values, 1)
+impl ExpansionBudget {
+    fn spend_value<E: Error>(&self) -> Result<(), E> {
+        spend(&self.values, 1)
     }
 
-    fn take_bytes<E: Error>(&self, text: &str) -> Result<(), E> {
-        take(&self.bytes, text.len())
+    fn spend_bytes<E: Error>(&self, text: &str) -> Result<(), E> {
+        spend(&self.bytes, text.len())
     }
 }
 
-fn take<E: Error>(left: &Cell<usize>, count: usize) -> Result<(), E> {
-    let rest = left.get().checked_sub(count).ok_or_else(|| E::custom("aliases make it too large"))?;
-    left.set(rest);
+fn spend<E: Error>(budget: &Cell<usize>, count: usize) -> Result<(), E> {
+    let rest = budget.get().checked_sub(count).ok_or_else(|| E::custom("aliases make it too large"))?;
+    budget.set(rest);
     Ok(())
 }
 
 #[derive(Clone, Copy)]
-struct Node<'a> {
-    left: &'a Left,
+struct ValueSeed<'a> {
+    budget: &'a ExpansionBudget,
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        self.left.take_value()?;
+        self.budget.spend_value()?;
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,12 +132,12 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        self.left.take_bytes(value)?;
+        self.budget.spend_bytes(value)?;
         Ok(value.into())
     }
 
     fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
-        self.left.take_bytes(&value)?;
+        self.budget.spend_bytes(&value)?;
         Ok(value.into())
     }
 
@@ -169,7 +169,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         let mut merged = Vec::new();
-        while let Some(name) = entries.next_key_seed(Name { left: self.left })? {
+        while let Some(name) = entries.next_key_seed(KeySeed { budget: self.budget })? {
             let value = entries.next_value_seed(self)?;
             match value {
                 Value::Object(others) if name == MERGE => merged.push(others),
@@ -192,11 +192,11 @@ impl<'de> Visitor<'de> for Node<'_> {
 }
 
 /// A mapping key as it is written: `200` is `"200"`.
-struct Name<'a> {
-    left: &'a Left,
+struct KeySeed<'a> {
+    budget: &'a ExpansionBudget,
 }
 
-impl<'de> DeserializeSeed<'de> for Name<'_> {
+impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -204,7 +204,7 @@ impl<'de> DeserializeSeed<'de> for Name<'_> {
     }
 }
 
-impl Visitor<'_> for Name<'_> {
+impl Visitor<'_> for KeySeed<'_> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,7 +212,7 @@ impl Visitor<'_> for Name<'_> {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<String, E> {
-        self.left.take_bytes(name)?;
+        self.budget.spend_bytes(name)?;
         Ok(name.to_owned())
     }
 }

@@ -1,35 +1,35 @@
 //! Loads descriptions from files and from the web, and caches the parsed operations.
 //!
 //! `files` and `web` fetch texts; those from the web are cached, and revalidated with conditional requests.
-//! `kept` caches parsed descriptions, keyed by a hash of their text.
+//! `cache` caches parsed descriptions, keyed by a hash of their text.
 
+mod cache;
 mod files;
-mod kept;
 mod web;
 
-pub(crate) use kept::{Fingerprint, Kept};
-pub(crate) use web::WebTexts;
+pub(crate) use cache::{DescriptionCache, Fingerprint};
+pub(crate) use web::CachedFetcher;
 
-use crate::document::{self, Fetch, Home, Unreadable};
+use crate::document::{self, DescriptionError, Fetch, RootLocation};
 use crate::operation::Description;
 use crate::settings::Spec;
+use cache::{DocumentFingerprint, RecordingFetch};
 use ctx_core::NetworkScope;
-use files::Files;
-use kept::{Part, Seen};
+use files::DescriptionFolder;
 use std::time::Instant;
 use url::Url;
-use web::ALL_TIME_MAX;
+use web::TOTAL_TIME_MAX;
 
 /// A loaded description.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedDescription {
     pub(crate) description: Description,
     /// Where it was fetched from, if from the web.
     pub(crate) address: Option<WebAddress>,
     /// Identifies the texts that the description was made of.
     pub(crate) fingerprint: Fingerprint,
     /// Addresses of the other documents, besides the root document.
-    pub(crate) others: Vec<String>,
+    pub(crate) other_documents: Vec<String>,
 }
 
 /// Origin of a description that was fetched from the web.
@@ -48,78 +48,95 @@ pub(crate) enum LoadError {
     Text(String),
     /// Its text is not a description.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Description(#[from] DescriptionError),
 }
 
 /// Whether to ask the web, or to use the cache alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asking {
-    Web,
-    Kept,
+pub(crate) enum CachePolicy {
+    /// Cached texts are revalidated with conditional requests.
+    Revalidate,
+    /// Nothing is requested.
+    CacheOnly,
 }
 
 /// Whether a description is accepted without some of the documents that it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parts {
-    MayBeMissing,
+enum MissingDocuments {
+    Accepted,
     /// The documents exist but are not cached: a description without them would be incomplete.
-    Needed,
+    Rejected,
 }
 
 /// Loads a description. Blocks on files and on the web: not for threads that run async tasks.
-pub(crate) fn load(
+pub(crate) fn load_description(
     spec: &Spec,
-    kept: Option<&Kept>,
-    web: &WebTexts,
-    asking: Asking,
-) -> Result<Loaded, LoadError> {
+    cache: Option<&DescriptionCache>,
+    fetcher: &CachedFetcher,
+    policy: CachePolicy,
+) -> Result<LoadedDescription, LoadError> {
     match spec {
         Spec::File(path) => {
-            let (files, name) = Files::beside(path).map_err(LoadError::Text)?;
-            let text = files.fetch(&name).map_err(LoadError::Text)?;
-            read(&text, Home::Directory(name), &files, kept, None, Parts::MayBeMissing)
+            let (folder, name) = DescriptionFolder::of_file(path).map_err(LoadError::Text)?;
+            let text = folder.fetch(&name).map_err(LoadError::Text)?;
+            read_or_parse(
+                &text,
+                RootLocation::Directory(name),
+                &folder,
+                cache,
+                None,
+                MissingDocuments::Accepted,
+            )
         }
         Spec::Web(url) => {
-            let until = Instant::now() + ALL_TIME_MAX;
-            let first = web.first(url, asking, until).map_err(LoadError::Text)?;
-            let home = Home::Web(first.address.clone());
-            let address = WebAddress { url: first.address, scope: first.scope };
-            let beside = web.beside(&address, asking, until);
-            let parts = match asking {
-                Asking::Web => Parts::MayBeMissing,
-                Asking::Kept => Parts::Needed,
+            let deadline = Instant::now() + TOTAL_TIME_MAX;
+            let root = fetcher.fetch_root(url, policy, deadline).map_err(LoadError::Text)?;
+            let location = RootLocation::Web(root.address.clone());
+            let address = WebAddress { url: root.address, scope: root.scope };
+            let others = fetcher.same_origin(&address, policy, deadline);
+            let missing_documents = match policy {
+                CachePolicy::Revalidate => MissingDocuments::Accepted,
+                CachePolicy::CacheOnly => MissingDocuments::Rejected,
             };
-            read(&first.text, home, &beside, kept, Some(address.clone()), parts)
+            read_or_parse(&root.text, location, &others, cache, Some(address.clone()), missing_documents)
         }
     }
 }
 
 /// The cached description of this text, if the other documents are unchanged; else the text is parsed.
-fn read(
+fn read_or_parse(
     text: &str,
-    home: Home,
+    location: RootLocation,
     fetch: &dyn Fetch,
-    kept: Option<&Kept>,
+    cache: Option<&DescriptionCache>,
     address: Option<WebAddress>,
-    needed: Parts,
-) -> Result<Loaded, LoadError> {
-    let first = Fingerprint::of_text(&home, text);
-    let addresses = |parts: Vec<Part>| parts.into_iter().map(|(address, _)| address).collect();
-    if let Some((description, parts)) = kept.and_then(|kept| kept.get(&first, fetch)) {
-        let fingerprint = first.with(&parts);
-        return Ok(Loaded { description, address, fingerprint, others: addresses(parts) });
+    missing_documents: MissingDocuments,
+) -> Result<LoadedDescription, LoadError> {
+    let root = Fingerprint::of_root(&location, text);
+    let addresses =
+        |others: Vec<DocumentFingerprint>| others.into_iter().map(|(address, _)| address).collect();
+    if let Some((description, others)) = cache.and_then(|cache| cache.get(&root, fetch)) {
+        let fingerprint = root.with_documents(&others);
+        return Ok(LoadedDescription {
+            description,
+            address,
+            fingerprint,
+            other_documents: addresses(others),
+        });
     }
-    let seen = Seen::new(fetch);
-    let description = document::load(text, home, &seen)?;
-    let parts = seen.into_parts();
-    if needed == Parts::Needed && parts.iter().any(|(_, part)| part.is_none()) {
+    let recording = RecordingFetch::new(fetch);
+    let description = document::load(text, location, &recording)?;
+    let others = recording.into_fingerprints();
+    if missing_documents == MissingDocuments::Rejected
+        && others.iter().any(|(_, fingerprint)| fingerprint.is_none())
+    {
         return Err(LoadError::Text("a text that it refers to is not kept".to_owned()));
     }
-    if let Some(kept) = kept {
-        kept.put(&first, &parts, &description);
+    if let Some(cache) = cache {
+        cache.put(&root, &others, &description);
     }
-    let fingerprint = first.with(&parts);
-    Ok(Loaded { description, address, fingerprint, others: addresses(parts) })
+    let fingerprint = root.with_documents(&others);
+    Ok(LoadedDescription { description, address, fingerprint, other_documents: addresses(others) })
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Pagination by cursors and links in the response body.
 
-use super::signs::{Signs, number};
-use super::target::{OFFSETS, PAGES, Targets};
-use super::{Exchange, Next, items, link};
+use super::arguments::{OFFSET_PARAMETERS, PAGE_PARAMETERS, PageArguments};
+use super::metadata::{PaginationMetadata, number};
+use super::{CompletedCall, NextPage, items, link};
 use serde_json::Value;
 
 /// Normalised names of response fields that hold a link to the next page.
-const LINKS: [&str; 10] = [
+const LINK_FIELDS: [&str; 10] = [
     "next",
     "nextlink",
     "odatanextlink",
@@ -20,7 +20,7 @@ const LINKS: [&str; 10] = [
 ];
 
 /// Normalised names of response fields that hold a cursor, the most reliable first.
-const CURSORS: [&str; 17] = [
+const CURSOR_FIELDS: [&str; 17] = [
     "nextcursor",
     "nextpagetoken",
     "nexttoken",
@@ -41,70 +41,79 @@ const CURSORS: [&str; 17] = [
 ];
 
 /// Parameters that take the `id` of the last item of the current page.
-const AFTER_ITEM: [&str; 4] = ["startingafter", "afterid", "after", "startafter"];
+const AFTER_ITEM_PARAMETERS: [&str; 4] = ["startingafter", "afterid", "after", "startafter"];
 
 /// The next page, according to the response body.
-pub(super) fn next(
-    exchange: &Exchange<'_>,
-    signs: &Signs<'_>,
-    targets: &Targets<'_>,
+pub(super) fn next_page(
+    call: &CompletedCall<'_>,
+    metadata: &PaginationMetadata<'_>,
+    page_arguments: &PageArguments<'_>,
     items: Option<&[String]>,
-) -> Next {
-    let has_more = signs.has_more();
+) -> NextPage {
+    let has_more = metadata.has_more();
     if has_more == Some(false) {
-        return Next::Last;
+        return NextPage::Last;
     }
-    let is_get = exchange.operation.method == "GET";
-    let url = LINKS.iter().find_map(|name| signs.get(name).find_map(link::url_in));
+    let is_get = call.operation.method == "GET";
+    let url = LINK_FIELDS.iter().find_map(|name| metadata.get(name).find_map(link::url_in));
     if let Some(url) = url.filter(|_| is_get) {
-        return link::to(exchange, url);
+        return link::from_url(call, url);
     }
-    let mut is_over = is_get && LINKS.iter().any(|name| signs.get(name).any(is_nothing));
-    let mut beyond = None;
-    for name in CURSORS {
-        for value in signs.get(name) {
+    let mut is_over = is_get && LINK_FIELDS.iter().any(|name| metadata.get(name).any(is_end));
+    let mut unused_cursor = None;
+    for name in CURSOR_FIELDS {
+        for value in metadata.get(name) {
             // An empty cursor ends the list only if its name says `next`, or if the operation takes such a
             // cursor.
-            is_over |= is_nothing(value) && (name.starts_with("next") || targets.cursor(name).is_some());
+            is_over |= is_end(value) && (name.starts_with("next") || page_arguments.cursor(name).is_some());
             let Some(text) = cursor_text(value) else { continue };
-            let counted = number(value).and_then(|_| match name {
-                "nextpage" => targets.counting(&PAGES),
+            let page_number = number(value).and_then(|_| match name {
+                "nextpage" => page_arguments.find_numeric(&PAGE_PARAMETERS),
                 _ => None,
             });
-            match counted.or_else(|| targets.cursor(name)) {
+            match page_number.or_else(|| page_arguments.cursor(name)) {
                 // An unchanged cursor would repeat the page: the list ends.
-                Some(target) => return targets.with(target, &text).map_or(Next::Last, Next::Arguments),
-                None if name.starts_with("next") && name.len() > "next".len() => beyond = Some(name),
+                Some(argument) => {
+                    return page_arguments.with(argument, &text).map_or(NextPage::Last, NextPage::Arguments);
+                }
+                None if name.starts_with("next") && name.len() > "next".len() => unused_cursor = Some(name),
                 None => {}
             }
         }
     }
-    if let Some(next) = offset(signs, targets) {
+    if let Some(next) = next_by_offset(metadata, page_arguments) {
         return next;
     }
-    let last = items.and_then(|path| items::at(exchange.body, path)).and_then(<[Value]>::last);
+    let last = items.and_then(|path| items::at_path(call.body, path)).and_then(<[Value]>::last);
     let id = last.and_then(|item| item.get("id")).and_then(cursor_text);
-    if let (Some(true), Some(id), Some(target)) = (has_more, id, targets.any(&AFTER_ITEM)) {
-        return targets.with(target, &id).map_or(Next::Last, Next::Arguments);
+    if let (Some(true), Some(id), Some(argument)) =
+        (has_more, id, page_arguments.find(&AFTER_ITEM_PARAMETERS))
+    {
+        return page_arguments.with(argument, &id).map_or(NextPage::Last, NextPage::Arguments);
     }
-    match beyond {
-        Some(name) if targets.counting(&PAGES).or_else(|| targets.counting(&OFFSETS)).is_none() => {
-            Next::Beyond(format!("it gives a cursor (`{name}`) but takes none"))
+    match unused_cursor {
+        Some(name)
+            if page_arguments
+                .find_numeric(&PAGE_PARAMETERS)
+                .or_else(|| page_arguments.find_numeric(&OFFSET_PARAMETERS))
+                .is_none() =>
+        {
+            NextPage::Unreachable(format!("it gives a cursor (`{name}`) but takes none"))
         }
-        _ if is_over => Next::Last,
-        _ => Next::Unknown,
+        _ if is_over => NextPage::Last,
+        _ => NextPage::Unknown,
     }
 }
 
 /// The next page by offset, where the response states the next offset.
-fn offset(signs: &Signs<'_>, targets: &Targets<'_>) -> Option<Next> {
-    let next = signs.number(&["nextoffset", "nextstart"])?;
-    let target = targets.counting(&OFFSETS)?;
-    Some(targets.with(target, &next.to_string()).map_or(Next::Last, Next::Arguments))
+fn next_by_offset(metadata: &PaginationMetadata<'_>, page_arguments: &PageArguments<'_>) -> Option<NextPage> {
+    let next = metadata.number(&["nextoffset", "nextstart"])?;
+    let argument = page_arguments.find_numeric(&OFFSET_PARAMETERS)?;
+    Some(page_arguments.with(argument, &next.to_string()).map_or(NextPage::Last, NextPage::Arguments))
 }
 
 /// Whether a value means that there is no next page.
-fn is_nothing(value: &Value) -> bool {
+fn is_end(value: &Value) -> bool {
     let is_no_number = value.as_f64().is_some_and(|number| number <= 0.0);
     matches!(value, Value::Null | Value::Bool(false)) || value.as_str() == Some("") || is_no_number
 }
@@ -112,7 +121,7 @@ fn is_nothing(value: &Value) -> bool {
 fn cursor_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() && link::url_in(value).is_none() => Some(text.clone()),
-        Value::Number(number) if !is_nothing(value) => Some(number.to_string()),
+        Value::Number(number) if !is_end(value) => Some(number.to_string()),
         _ => None,
     }
 }

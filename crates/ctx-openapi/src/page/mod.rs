@@ -3,24 +3,24 @@
 //! Services paginate by links, cursors, page numbers or offsets. Whatever a response says, only the same
 //! operation is called again, with other values for parameters that it declares.
 
+mod arguments;
 mod cursor;
 mod items;
 mod link;
+mod metadata;
 mod number;
-mod signs;
-mod target;
 
 use crate::operation::Operation;
+use arguments::PageArguments;
 use ctx_core::{Page, Redactor};
 use http::header::HeaderMap;
+use metadata::PaginationMetadata;
 use serde_json::{Map, Value};
-use signs::Signs;
-use target::Targets;
 use url::Url;
 
 /// A call and its response.
 #[derive(Clone, Copy)]
-pub(crate) struct Exchange<'a> {
+pub(crate) struct CompletedCall<'a> {
     pub(crate) operation: &'a Operation,
     /// JSON Schema of the arguments.
     pub(crate) schema: &'a Value,
@@ -35,7 +35,7 @@ pub(crate) struct Exchange<'a> {
 
 /// Whether there is a next page, and how to request it.
 #[derive(Debug, PartialEq)]
-enum Next {
+enum NextPage {
     /// The response does not say.
     Unknown,
     /// This page is the last.
@@ -43,16 +43,16 @@ enum Next {
     /// These arguments request the next page.
     Arguments(Map<String, Value>),
     /// There is a next page, but the operation cannot request it, for this reason.
-    Beyond(String),
+    Unreachable(String),
 }
 
-impl Next {
+impl NextPage {
     fn or_else(self, other: impl FnOnce() -> Self) -> Self {
         if self == Self::Unknown { other() } else { self }
     }
 }
 
-impl Exchange<'_> {
+impl CompletedCall<'_> {
     /// The response as a page; `None` if it is not a list. Only operations that read are paginated: `GET`,
     /// and `POST` where the response has a cursor.
     pub(crate) fn page(&self) -> Option<Page> {
@@ -60,25 +60,24 @@ impl Exchange<'_> {
         if !is_get && self.operation.method != "POST" {
             return None;
         }
-        let items = items::path(self.body, &self.operation.path);
-        let count = items.as_deref().and_then(|path| items::at(self.body, path)).map_or(0, <[_]>::len);
-        let signs = Signs::of(self.body);
-        let targets = Targets::of(self);
-        let linked = if is_get { link::in_headers(self) } else { Next::Unknown };
-        let next =
-            linked.or_else(|| cursor::next(self, &signs, &targets, items.as_deref())).or_else(
-                || match is_get {
-                    true => number::next(&signs, &targets, count),
-                    false => Next::Unknown,
-                },
-            );
-        let is_list = items.is_some() && is_get || targets.has_pages();
+        let items = items::find_path(self.body, &self.operation.path);
+        let count = items.as_deref().and_then(|path| items::at_path(self.body, path)).map_or(0, <[_]>::len);
+        let metadata = PaginationMetadata::of(self.body);
+        let page_arguments = PageArguments::of(self);
+        let by_link = if is_get { link::from_headers(self) } else { NextPage::Unknown };
+        let next = by_link
+            .or_else(|| cursor::next_page(self, &metadata, &page_arguments, items.as_deref()))
+            .or_else(|| match is_get {
+                true => number::next_page(&metadata, &page_arguments, count),
+                false => NextPage::Unknown,
+            });
+        let is_list = items.is_some() && is_get || page_arguments.is_paginated();
         let page = Page { items, ..Page::default() };
         match next {
-            Next::Unknown => is_list.then_some(page),
-            Next::Last => Some(page),
-            Next::Arguments(next) => Some(Page { next: Some(next), ..page }),
-            Next::Beyond(why) => Some(Page { beyond: Some(why), ..page }),
+            NextPage::Unknown => is_list.then_some(page),
+            NextPage::Last => Some(page),
+            NextPage::Arguments(next) => Some(Page { next: Some(next), ..page }),
+            NextPage::Unreachable(why) => Some(Page { beyond: Some(why), ..page }),
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct ApiBase {
 
 impl ApiBase {
     /// Policy for a URL that the description names.
-    pub(crate) fn reach_of_described(&self, url: &Url) -> Reach {
+    pub(crate) fn reach_of(&self, url: &Url) -> Reach {
         if url.host() == self.url.host() { self.reach } else { self.described_reach }
     }
 }
@@ -32,7 +32,7 @@ pub(crate) fn base_url(
     if let Some(configured) = configured {
         let url = Url::parse(configured)
             .map_err(|error| RequestError::Base(format!("`base_url` cannot be read: {error}")))?;
-        return usable(url, configured);
+        return validate_base_url(url, configured);
     }
     let document = document.filter(|url| is_web(url));
     let absolute = |server: &str| match (Url::parse(server), document) {
@@ -43,15 +43,15 @@ pub(crate) fn base_url(
     // A document without `servers` means the root of its own host.
     let root = operation.servers.is_empty().then_some("/");
     let servers = operation.servers.iter().map(String::as_str).chain(root);
-    let mut found = None;
+    let mut first_error = None;
     for server in servers {
         let Some(url) = absolute(server) else { continue };
-        match usable(url, server) {
+        match validate_base_url(url, server) {
             Ok(url) => return Ok(url),
-            Err(error) => found = found.or(Some(error)),
+            Err(error) => first_error = first_error.or(Some(error)),
         }
     }
-    Err(found.unwrap_or_else(|| match operation.servers.first() {
+    Err(first_error.unwrap_or_else(|| match operation.servers.first() {
         None => RequestError::Base("the document names no server".to_owned()),
         Some(server) => RequestError::Base(format!("the document's server `{server}` is not an address")),
     }))
@@ -61,16 +61,16 @@ fn is_web(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.has_host()
 }
 
-fn usable(mut url: Url, shown: &str) -> Result<Url, RequestError> {
-    let wrong = |why: &str| Err(RequestError::Base(why.to_owned()));
+fn validate_base_url(mut url: Url, shown: &str) -> Result<Url, RequestError> {
+    let invalid = |why: &str| Err(RequestError::Base(why.to_owned()));
     if !is_web(&url) {
-        return wrong("only http and https can be requested");
+        return invalid("only http and https can be requested");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return wrong("an address may not hold a user's name or password; configure credentials instead");
+        return invalid("an address may not hold a user's name or password; configure credentials instead");
     }
     if shown.contains(['{', '}']) {
-        return wrong(&format!("the variables of `{shown}` have no values"));
+        return invalid(&format!("the variables of `{shown}` have no values"));
     }
     url.set_fragment(None);
     Ok(url)
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configured_address_goes_before_the_documents() {
+    fn the_configured_base_url_overrides_the_servers() {
         let document = Some("https://docs.example/specs/api.json");
         let ours = base(Some("https://own.example/v2"), &["https://api.example/v1"], document);
         assert_eq!(ours.unwrap(), "https://own.example/v2");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_servers_begin_where_the_document_is() {
+    fn relative_servers_are_resolved_against_the_document() {
         let document = Some("https://docs.example/specs/api.json");
         for (server, expected) in [
             ("/v1", "https://docs.example/v1"),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_it_is_said_what_to_set() {
+    fn without_a_base_url_the_error_names_the_setting() {
         for (configured, servers, document) in [
             (None, &[][..], None),
             (None, &["/v1"], None),
@@ -131,8 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_server_that_can_be_used_is() {
-        let found = base(None, &["{scheme}://example/", "https://api.example"], None);
-        assert_eq!(found.unwrap(), "https://api.example/");
+    fn the_first_usable_server_is_chosen() {
+        let url = base(None, &["{scheme}://example/", "https://api.example"], None);
+        assert_eq!(url.unwrap(), "https://api.example/");
     }
 }

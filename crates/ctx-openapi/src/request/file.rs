@@ -11,39 +11,39 @@ use ctx_core::{Call, FILE_PREFIX};
 use serde_json::Value;
 
 /// The error for a value that is not a file.
-const EXPECTED: &str = "must be a string, or a table with `base64` or the `uri` of a file that an answer told of, and \
+const EXPECTED_FILE: &str = "must be a string, or a table with `base64` or the `uri` of a file that an answer told of, and \
     `name` and `content_type` if they matter";
 
-/// The only fields of a value that [`File::is_evident`] takes for a file.
-const FIELDS: [&str; 6] = ["base64", "uri", "name", "filename", "content_type", "bytes"];
+/// The only fields of a value that [`FileArgument::is_unambiguous`] takes for a file.
+const FILE_FIELDS: [&str; 6] = ["base64", "uri", "name", "filename", "content_type", "bytes"];
 
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
 /// A file to send.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct File {
+pub(super) struct FileArgument {
     pub(super) name: Option<String>,
     pub(super) content_type: Option<String>,
     pub(super) bytes: Vec<u8>,
 }
 
 /// Source of the bytes of a file.
-enum Source<'a> {
+enum FileSource<'a> {
     Text(&'a str),
     Base64(&'a str),
     Kept(&'a str),
 }
 
-impl File {
+impl FileArgument {
     /// The file in a value, or why the value is not a file.
-    pub(super) fn of(value: &Value, call: Option<&Call>) -> Result<Self, String> {
+    pub(super) fn parse(value: &Value, call: Option<&Call>) -> Result<Self, String> {
         let field = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         let (name, content_type) = (field("name").or_else(|| field("filename")), field("content_type"));
-        let bytes = match source(value).ok_or(EXPECTED)? {
-            Source::Text(text) => text.as_bytes().to_vec(),
-            Source::Base64(text) => decoded(text).ok_or("has a `base64` that is none")?,
-            Source::Kept(uri) => {
+        let bytes = match file_source(value).ok_or(EXPECTED_FILE)? {
+            FileSource::Text(text) => text.as_bytes().to_vec(),
+            FileSource::Base64(text) => decode_base64(text).ok_or("has a `base64` that is none")?,
+            FileSource::Kept(uri) => {
                 let file = call.ok_or("is a file that is kept, and none are here")?.kept(uri);
                 let file = file.map_err(|error| format!("cannot be sent: {}", error.message()))?;
                 let (name, content_type) = (name.or(file.name), content_type.or(Some(file.content_type)));
@@ -54,27 +54,28 @@ impl File {
     }
 
     /// Whether a value is a file.
-    pub(super) fn is_one(value: &Value) -> bool {
-        source(value).is_some()
+    pub(super) fn is_file(value: &Value) -> bool {
+        file_source(value).is_some()
     }
 
     /// Whether a value refers to a kept file.
     pub(super) fn is_kept(value: &Value) -> bool {
-        matches!(source(value), Some(Source::Kept(_)))
+        matches!(file_source(value), Some(FileSource::Kept(_)))
     }
 
     /// Whether a value can only be a file, even where the document does not declare one.
-    pub(super) fn is_evident(value: &Value) -> bool {
+    pub(super) fn is_unambiguous(value: &Value) -> bool {
         let fields = value.as_object();
-        let is_plain = fields.is_some_and(|fields| fields.keys().all(|key| FIELDS.contains(&key.as_str())));
-        is_plain && Self::is_one(value)
+        let is_plain =
+            fields.is_some_and(|fields| fields.keys().all(|key| FILE_FIELDS.contains(&key.as_str())));
+        is_plain && Self::is_file(value)
     }
 }
 
 /// Source of the bytes of a file; `None` if the value is not a file.
-fn source(value: &Value) -> Option<Source<'_>> {
+fn file_source(value: &Value) -> Option<FileSource<'_>> {
     let fields = match value {
-        Value::String(text) => return Some(Source::Text(text)),
+        Value::String(text) => return Some(FileSource::Text(text)),
         Value::Object(fields) => fields,
         _ => return None,
     };
@@ -84,14 +85,14 @@ fn source(value: &Value) -> Option<Source<'_>> {
     }
     let text = |name: &str| fields.get(name).and_then(Value::as_str);
     match (text("base64"), text("uri")) {
-        (Some(base64), _) => Some(Source::Base64(base64)),
-        (None, Some(uri)) if uri.starts_with(FILE_PREFIX) => Some(Source::Kept(uri)),
+        (Some(base64), _) => Some(FileSource::Base64(base64)),
+        (None, Some(uri)) if uri.starts_with(FILE_PREFIX) => Some(FileSource::Kept(uri)),
         _ => None,
     }
 }
 
 /// Decodes base64: either alphabet, with or without padding, line breaks allowed.
-fn decoded(text: &str) -> Option<Vec<u8>> {
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let text: String = text.split_ascii_whitespace().collect();
     let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
     GeneralPurpose::new(alphabet, LENIENT).decode(text).ok()
@@ -103,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     fn bytes(value: &Value) -> Result<Vec<u8>, String> {
-        File::of(value, None).map(|file| file.bytes)
+        FileArgument::parse(value, None).map(|file| file.bytes)
     }
 
     #[test]
@@ -126,18 +127,18 @@ mod tests {
             json!({ "base64": "", "content_type": null }),
             json!({ "uri": "https://example.com/a.png" }),
         ] {
-            assert!(!File::is_one(&value) && bytes(&value).unwrap_err() == EXPECTED, "{value}");
+            assert!(!FileArgument::is_file(&value) && bytes(&value).unwrap_err() == EXPECTED_FILE, "{value}");
         }
         assert!(bytes(&json!({ "base64": "a" })).is_err());
         let kept = json!({ "uri": "ctx://file/a", "content_type": "x/y", "bytes": 3, "name": "a" });
-        assert!(File::is_kept(&kept) && File::is_evident(&kept));
+        assert!(FileArgument::is_kept(&kept) && FileArgument::is_unambiguous(&kept));
         assert_eq!(bytes(&kept).unwrap_err(), "is a file that is kept, and none are here");
     }
 
     #[test]
-    fn what_may_be_something_else_is_no_evident_file() {
-        assert!(File::is_evident(&json!({ "base64": "aGk=", "filename": "a", "bytes": 2 })));
-        assert!(!File::is_evident(&json!({ "base64": "aGk=", "width": 2 })));
-        assert!(!File::is_evident(&json!("text")));
+    fn a_table_with_other_fields_is_not_unambiguously_a_file() {
+        assert!(FileArgument::is_unambiguous(&json!({ "base64": "aGk=", "filename": "a", "bytes": 2 })));
+        assert!(!FileArgument::is_unambiguous(&json!({ "base64": "aGk=", "width": 2 })));
+        assert!(!FileArgument::is_unambiguous(&json!("text")));
     }
 }

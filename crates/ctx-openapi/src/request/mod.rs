@@ -9,19 +9,19 @@ mod path;
 mod style;
 
 pub(crate) use base::{ApiBase, base_url};
-pub(crate) use encode::component;
+pub(crate) use encode::encode_component;
 
-use crate::operation::{Format, Operation, Parameter, Place, Style};
+use crate::operation::{Format, Operation, Parameter, ParameterLocation, ParameterStyle};
 use ctx_core::{Call, ErrorKind, ToolError};
 use ctx_net::Request;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
-use path::Written;
+use path::PathValue;
 use serde_json::{Map, Value};
 use url::Url;
 
 /// Connection headers, which no parameter may set: a wrong length would allow request smuggling.
-const OWN_HEADERS: [&str; 9] = [
+const RESERVED_HEADERS: [&str; 9] = [
     "connection",
     "content-length",
     "expect",
@@ -47,7 +47,7 @@ pub(crate) enum RequestError {
     Missing(String),
     /// An argument cannot be sent.
     #[error("`{argument}` {why}")]
-    Unfit { argument: String, why: String },
+    InvalidArgument { argument: String, why: String },
     /// The document is invalid.
     #[error("the document is wrong: {0}")]
     Document(String),
@@ -57,15 +57,15 @@ pub(crate) enum RequestError {
 }
 
 impl RequestError {
-    fn unfit(argument: &str, why: impl Into<String>) -> Self {
-        Self::Unfit { argument: argument.to_owned(), why: why.into() }
+    fn invalid_argument(argument: &str, why: impl Into<String>) -> Self {
+        Self::InvalidArgument { argument: argument.to_owned(), why: why.into() }
     }
 }
 
 impl From<RequestError> for ToolError {
     fn from(error: RequestError) -> Self {
         let kind = match error {
-            RequestError::Missing(_) | RequestError::Unfit { .. } => ErrorKind::BadRequest,
+            RequestError::Missing(_) | RequestError::InvalidArgument { .. } => ErrorKind::BadRequest,
             RequestError::Document(_) => ErrorKind::Tool,
             RequestError::Base(_) => ErrorKind::NotConfigured,
         };
@@ -87,23 +87,26 @@ pub(crate) fn operation_request(
     let (mut path, mut query, mut cookies) = (Vec::new(), Vec::new(), Vec::new());
     for parameter in &operation.parameters {
         let argument = &parameter.argument;
-        let fixed = operation.frozen.get(argument);
-        let given = fixed.or_else(|| arguments.get(argument));
-        let Some(value) = given.filter(|value| !value.is_null()) else {
+        let frozen_value = operation.frozen.get(argument);
+        let argument_value = frozen_value.or_else(|| arguments.get(argument));
+        let Some(value) = argument_value.filter(|value| !value.is_null()) else {
             if parameter.required {
                 return Err(RequestError::Missing(argument.clone()));
             }
             continue;
         };
-        let is_open = |pair: &String| fixed.is_some() || !is_fixed(operation, parameter.place, pair);
-        match parameter.place {
-            Place::Path => path.push(Written::new(parameter, value)?),
-            Place::Query => {
-                let pairs = in_query(&parameter.name, value, &parameter.format);
-                query.extend(pairs.into_iter().filter(is_open));
+        let is_allowed =
+            |pair: &String| frozen_value.is_some() || !sets_frozen(operation, parameter.location, pair);
+        match parameter.location {
+            ParameterLocation::Path => path.push(PathValue::new(parameter, value)?),
+            ParameterLocation::Query => {
+                let pairs = query_pairs(&parameter.name, value, &parameter.format);
+                query.extend(pairs.into_iter().filter(is_allowed));
             }
-            Place::Header => add_header(&mut headers, parameter, value)?,
-            Place::Cookie => cookies.extend(in_cookies(parameter, value).into_iter().filter(is_open)),
+            ParameterLocation::Header => add_header(&mut headers, parameter, value)?,
+            ParameterLocation::Cookie => {
+                cookies.extend(cookie_pairs(parameter, value).into_iter().filter(is_allowed))
+            }
         }
     }
     if !cookies.is_empty() {
@@ -111,10 +114,10 @@ pub(crate) fn operation_request(
         headers.insert(COOKIE, cookies.map_err(|_| RequestError::Document("a cookie's name".to_owned()))?);
     }
     if !headers.contains_key(ACCEPT) {
-        headers.insert(ACCEPT, accept(&operation.answer.accept));
+        headers.insert(ACCEPT, accept_header(&operation.response.accept));
     }
-    let url = path::url(base, &operation.path, &path, &query)?;
-    let body = body::of(operation, arguments, call)?;
+    let url = path::operation_url(base, &operation.path, &path, &query)?;
+    let body = body::encode_body(operation, arguments, call)?;
     if let Some(body) = &body {
         headers.insert(CONTENT_TYPE, body.content_type.clone());
     }
@@ -124,47 +127,47 @@ pub(crate) fn operation_request(
 
 /// Whether a pair sets a frozen parameter. The fields of an exploded object may have any name, and must not
 /// override frozen values.
-fn is_fixed(operation: &Operation, place: Place, pair: &str) -> bool {
+fn sets_frozen(operation: &Operation, location: ParameterLocation, pair: &str) -> bool {
     let name = pair.split('=').next().unwrap_or_default();
-    let mut fixed = operation.parameters.iter().filter(|one| operation.frozen.contains_key(&one.argument));
-    fixed.any(|one| one.place == place && component(&one.name) == name)
+    let mut frozen = operation.parameters.iter().filter(|one| operation.frozen.contains_key(&one.argument));
+    frozen.any(|one| one.location == location && encode_component(&one.name) == name)
 }
 
 /// Serializes a value as pairs of a query or a form.
-fn in_query(name: &str, value: &Value, format: &Format) -> Vec<String> {
+fn query_pairs(name: &str, value: &Value, format: &Format) -> Vec<String> {
     match format {
         Format::Style { style, explode, allow_reserved } => {
-            style::in_query(name, value, *style, *explode, *allow_reserved)
+            style::query_pairs(name, value, *style, *explode, *allow_reserved)
         }
         Format::Content(content_type) => {
-            let text = Value::String(content(value, content_type));
-            style::in_query(name, &text, Style::Form, false, false)
+            let text = Value::String(content_text(value, content_type));
+            style::query_pairs(name, &text, ParameterStyle::Form, false, false)
         }
     }
 }
 
-fn in_cookies(parameter: &Parameter, value: &Value) -> Vec<String> {
+fn cookie_pairs(parameter: &Parameter, value: &Value) -> Vec<String> {
     match &parameter.format {
-        Format::Style { explode, .. } => style::in_cookies(&parameter.name, value, *explode),
+        Format::Style { explode, .. } => style::cookie_pairs(&parameter.name, value, *explode),
         Format::Content(content_type) => {
-            style::in_cookies(&parameter.name, &Value::String(content(value, content_type)), false)
+            style::cookie_pairs(&parameter.name, &Value::String(content_text(value, content_type)), false)
         }
     }
 }
 
 fn add_header(headers: &mut HeaderMap, parameter: &Parameter, value: &Value) -> Result<(), RequestError> {
     let name = HeaderName::from_bytes(parameter.name.as_bytes())
-        .map_err(|_| RequestError::unfit(&parameter.argument, "is no name of a header"))?;
-    if OWN_HEADERS.contains(&name.as_str()) {
+        .map_err(|_| RequestError::invalid_argument(&parameter.argument, "is no name of a header"))?;
+    if RESERVED_HEADERS.contains(&name.as_str()) {
         return Ok(());
     }
     let text = match &parameter.format {
-        Format::Style { style, explode, .. } => style::in_header(value, *style, *explode),
-        Format::Content(content_type) => Some(content(value, content_type)),
+        Format::Style { style, explode, .. } => style::header_text(value, *style, *explode),
+        Format::Content(content_type) => Some(content_text(value, content_type)),
     };
     if let Some(text) = text {
         let value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
-            RequestError::unfit(
+            RequestError::invalid_argument(
                 &parameter.argument,
                 "is sent in a header, which cannot hold line breaks or other control characters",
             )
@@ -175,23 +178,23 @@ fn add_header(headers: &mut HeaderMap, parameter: &Parameter, value: &Value) -> 
 }
 
 /// A value as content of a media type: as JSON if the type is JSON, else as text.
-fn content(value: &Value, content_type: &str) -> String {
-    if is_json(content_type) { value.to_string() } else { encode::text(value) }
+fn content_text(value: &Value, content_type: &str) -> String {
+    if is_json(content_type) { value.to_string() } else { encode::value_text(value) }
 }
 
 /// Whether a media type is JSON.
 pub(crate) fn is_json(content_type: &str) -> bool {
-    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    kind == "application/json" || kind == "text/json" || kind.ends_with("+json")
+    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media_type == "application/json" || media_type == "text/json" || media_type.ends_with("+json")
 }
 
-fn accept(kinds: &[String]) -> HeaderValue {
+fn accept_header(media_types: &[String]) -> HeaderValue {
     // Weighted with `q`: servers ignore the order of media types.
-    let weighed = kinds.iter().take(ACCEPT_MAX).enumerate().map(|(index, kind)| match index {
-        0 => kind.clone(),
-        _ => format!("{kind};q=0.{}", 9_usize.saturating_sub(index)),
+    let weighted = media_types.iter().take(ACCEPT_MAX).enumerate().map(|(index, media_type)| match index {
+        0 => media_type.clone(),
+        _ => format!("{media_type};q=0.{}", 9_usize.saturating_sub(index)),
     });
-    let text = weighed.collect::<Vec<_>>().join(", ");
+    let text = weighted.collect::<Vec<_>>().join(", ");
     HeaderValue::from_str(&text).ok().filter(|value| !value.is_empty()).unwrap_or(ACCEPT_ANYTHING)
 }
 

@@ -11,7 +11,7 @@ fn pets() -> Description {
 }
 
 /// An API whose description was fetched from `spec`, from a peer of this network scope.
-fn from_web(mut description: Description, spec: &str, scope: NetworkScope, base: Option<&str>) -> Api {
+fn from_web(mut description: Description, spec: &str, scope: NetworkScope, base: Option<&str>) -> LoadedApi {
     let url = Url::parse(spec).unwrap();
     let mut settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::Web(url.clone()));
     settings.base_url = base.map(str::to_owned);
@@ -21,10 +21,10 @@ fn from_web(mut description: Description, spec: &str, scope: NetworkScope, base:
         scopes: Vec::new(),
         token_url: None,
     });
-    let client = Client::new(&settings).unwrap();
+    let client = ApiClient::new(&settings).unwrap();
     description.operations.iter_mut().for_each(|operation| operation.name = "operation".to_owned());
     let address = Some(WebAddress { url, scope });
-    Api::new(description, address, Arc::new(settings), Arc::new(client))
+    LoadedApi::new(description, address, Arc::new(settings), Arc::new(client))
 }
 
 #[tokio::test]
@@ -37,13 +37,17 @@ async fn a_public_api_cannot_redirect_to_this_machine() {
             base_url: Some(outer.url("")),
             ..ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()))
         };
-        let public = Client::new(&settings).unwrap().with_public_peers();
-        let api = Api::new(pets(), None, Arc::new(settings.clone()), Arc::new(public));
+        let public = ApiClient::new(&settings).unwrap().with_public_peers();
+        let api = LoadedApi::new(pets(), None, Arc::new(settings.clone()), Arc::new(public));
         let error = call(api, json!({})).await.unwrap_err();
         assert_eq!((error.kind(), inner.asked().len()), (ErrorKind::Forbidden, 0), "{error}");
         assert!(error.message().contains("an address of this machine"), "{error}");
         // A loopback API may redirect to loopback.
-        assert_eq!(call(of_settings(pets(), settings), json!({})).await.unwrap().value, json!(1), "{host}");
+        assert_eq!(
+            call(api_with_settings(pets(), settings), json!({})).await.unwrap().value,
+            json!(1),
+            "{host}"
+        );
     }
 }
 
@@ -54,14 +58,14 @@ async fn an_api_behind_a_proxy_cannot_redirect_to_this_machine() {
         let to = inner.url("/").replace("127.0.0.1", host);
         let proxy = Web::serve(move |_| redirect(302, &to));
         let through = |settings: &mut ApiSettings| settings.proxy = Some(Secret::new(proxy.url("")));
-        let error = call(described(pets(), "http://api.invalid/v1", through), json!({})).await.unwrap_err();
+        let error = call(api_of(pets(), "http://api.invalid/v1", through), json!({})).await.unwrap_err();
         assert_eq!((error.kind(), inner.asked().len()), (ErrorKind::Forbidden, 0), "{error}");
         assert_eq!(proxy.asked().len(), 1, "what is refused is not sent to the proxy either");
     }
 }
 
 #[tokio::test]
-async fn a_description_from_the_internet_cannot_place_its_api_on_this_machine() {
+async fn a_public_description_cannot_place_its_api_on_this_machine() {
     let spec = "https://docs.example/api.json";
     for host in LOOPBACK_HOSTS {
         let web = Web::serve(|_| json_reply("1"));
@@ -94,7 +98,7 @@ async fn a_description_from_the_internet_cannot_place_its_api_on_this_machine() 
 }
 
 #[test]
-fn the_host_of_a_description_leads_nowhere_nearer_than_when_it_was_fetched() {
+fn the_host_of_a_description_never_resolves_to_a_nearer_network() {
     let reach = |host: &str, scope, base| {
         let mut description = pets();
         description.operations[0].servers = vec![format!("http://{host}/v1")];
@@ -115,7 +119,7 @@ fn the_host_of_a_description_leads_nowhere_nearer_than_when_it_was_fetched() {
 }
 
 #[tokio::test]
-async fn a_description_from_the_internet_cannot_have_a_secret_sent_to_this_machine() {
+async fn a_public_description_cannot_have_a_secret_sent_to_this_machine() {
     for host in LOOPBACK_HOSTS {
         let web = Web::serve(|_| json_reply(r#"{"access_token": "t0ken!"}"#));
         let token_url = web.url("/token").replace("127.0.0.1", host);
@@ -123,7 +127,8 @@ async fn a_description_from_the_internet_cannot_have_a_secret_sent_to_this_machi
             let mut description = pets();
             let security = vec![BTreeMap::from([("it".to_owned(), Vec::new())])];
             description.operations[0].security = security;
-            let scheme = Scheme::ClientCredentials { token_url: token_url.to_owned(), scopes: Vec::new() };
+            let scheme =
+                SecurityScheme::ClientCredentials { token_url: token_url.to_owned(), scopes: Vec::new() };
             description.schemes = BTreeMap::from([("it".to_owned(), scheme)]);
             description
         };

@@ -1,7 +1,7 @@
 //! Files: returned by one operation and sent by another.
 
 use super::*;
-use crate::operation::Part;
+use crate::operation::PartEncoding;
 use ctx_core::{ContentBlock, FILE_PREFIX, Identity, Keeper, KeptFile};
 use std::sync::Mutex;
 
@@ -10,9 +10,9 @@ const BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\x00\xff";
 
 /// A file keeper: files are visible to the identity that stored them.
 #[derive(Default)]
-struct Shelf(Mutex<Vec<(Option<String>, KeptFile)>>);
+struct MemoryKeeper(Mutex<Vec<(Option<String>, KeptFile)>>);
 
-impl Keeper for Shelf {
+impl Keeper for MemoryKeeper {
     fn keep(&self, file: KeptFile, owner: Option<&Identity>) -> String {
         let mut files = self.0.lock().unwrap();
         files.push((owner.map(|owner| owner.subject.clone()), file));
@@ -30,9 +30,9 @@ impl Keeper for Shelf {
 }
 
 /// A provider without tools, for its file keeper.
-struct Keeping(Arc<Shelf>);
+struct KeeperProvider(Arc<MemoryKeeper>);
 
-impl Provider for Keeping {
+impl Provider for KeeperProvider {
     fn name(&self) -> Identifier {
         Identifier::sanitize("keeping")
     }
@@ -47,29 +47,29 @@ impl Provider for Keeping {
 }
 
 /// A service that returns and accepts a picture, and a catalog with a file keeper.
-fn pictures(web: &Web) -> Arc<Catalog> {
+fn picture_catalog(web: &Web) -> Arc<Catalog> {
     let named = |name: &str, operation: Operation| Operation { name: name.to_owned(), ..operation };
-    let sending = |name: &str, kind: MediaKind, content_type: &str| {
-        let body = body(&[], vec![("application/json", MediaKind::Json), (content_type, kind)]);
+    let sending = |name: &str, kind: BodyEncoding, content_type: &str| {
+        let body = body(&[], vec![("application/json", BodyEncoding::Json), (content_type, kind)]);
         named(name, Operation { body: Some(body), ..operation("POST", "/pictures") })
     };
-    let multipart = MediaKind::Multipart(BTreeMap::from([(
+    let multipart = BodyEncoding::Multipart(BTreeMap::from([(
         "picture".to_owned(),
-        Part { is_file: true, ..Part::default() },
+        PartEncoding { is_file: true, ..PartEncoding::default() },
     )]));
     let mut in_parts = sending("parts", multipart, "multipart/form-data");
     in_parts.body.as_mut().unwrap().media.remove(0);
     let operations = vec![
         named("get", operation("GET", "/picture")),
-        sending("put", MediaKind::Binary, "application/octet-stream"),
+        sending("put", BodyEncoding::Binary, "application/octet-stream"),
         in_parts,
     ];
     let api = api(web, operations, |_| ());
-    Catalog::builder().provider(Arc::new(api)).provider(Arc::new(Keeping(Arc::default()))).build()
+    Catalog::builder().provider(Arc::new(api)).provider(Arc::new(KeeperProvider(Arc::default()))).build()
 }
 
-fn serving() -> Web {
-    Web::serve(|asked| match asked.target() {
+fn picture_service() -> Web {
+    Web::serve(|request| match request.target() {
         "GET /v1/picture" => {
             let head =
                 [("Content-Type", "image/png"), ("Content-Disposition", "attachment; filename=\"a/p.png\"")];
@@ -82,16 +82,16 @@ fn serving() -> Web {
     })
 }
 
-fn calling(catalog: &Arc<Catalog>, subject: &str) -> Call {
+fn call_as(catalog: &Arc<Catalog>, subject: &str) -> Call {
     let identity = Identity { subject: subject.to_owned(), ..Identity::default() };
     Call::new(catalog.clone(), Caller::Library("test".to_owned())).with_identity(Arc::new(identity))
 }
 
 #[tokio::test]
-async fn a_file_is_kept_and_its_answer_tells_where() {
-    let web = serving();
-    let catalog = pictures(&web);
-    let output = Catalog::call("pets.get", json!({}), calling(&catalog, "me")).await.unwrap();
+async fn a_binary_response_is_kept_and_its_uri_returned() {
+    let web = picture_service();
+    let catalog = picture_catalog(&web);
+    let output = Catalog::call("pets.get", json!({}), call_as(&catalog, "me")).await.unwrap();
     let expected =
         json!({ "uri": "ctx://file/0", "content_type": "image/png", "bytes": 10, "name": "p.png" });
     assert_eq!(output.value, expected);
@@ -106,15 +106,15 @@ async fn a_file_is_kept_and_its_answer_tells_where() {
 }
 
 #[tokio::test]
-async fn what_was_taken_is_sent_as_it_was() {
-    let web = serving();
-    let catalog = pictures(&web);
-    let file = Catalog::call("pets.get", json!({}), calling(&catalog, "me")).await.unwrap().value;
-    Catalog::call("pets.put", json!({ "body": file }), calling(&catalog, "me")).await.unwrap();
-    let asked = web.asked().pop().unwrap();
-    assert_eq!((asked.header("content-type"), &asked.body[..]), (Some("image/png"), BYTES));
+async fn a_kept_file_is_sent_unchanged() {
+    let web = picture_service();
+    let catalog = picture_catalog(&web);
+    let file = Catalog::call("pets.get", json!({}), call_as(&catalog, "me")).await.unwrap().value;
+    Catalog::call("pets.put", json!({ "body": file }), call_as(&catalog, "me")).await.unwrap();
+    let request = web.asked().pop().unwrap();
+    assert_eq!((request.header("content-type"), &request.body[..]), (Some("image/png"), BYTES));
     let parts = json!({ "body": { "picture": file, "note": { "uri": "https://example.com" } } });
-    Catalog::call("pets.parts", parts, calling(&catalog, "me")).await.unwrap();
+    Catalog::call("pets.parts", parts, call_as(&catalog, "me")).await.unwrap();
     let sent = web.asked().pop().unwrap().body;
     let expected =
         [&b"name=\"picture\"; filename=\"p.png\"\r\nContent-Type: image/png\r\n\r\n"[..], BYTES, b"\r\n--"]
@@ -128,12 +128,12 @@ async fn what_was_taken_is_sent_as_it_was() {
 }
 
 #[tokio::test]
-async fn nobody_sends_the_file_of_another() {
-    let web = serving();
-    let catalog = pictures(&web);
-    let file = Catalog::call("pets.get", json!({}), calling(&catalog, "me")).await.unwrap().value;
+async fn a_kept_file_of_another_caller_cannot_be_sent() {
+    let web = picture_service();
+    let catalog = picture_catalog(&web);
+    let file = Catalog::call("pets.get", json!({}), call_as(&catalog, "me")).await.unwrap().value;
     for arguments in [json!({ "body": file }), json!({ "body": { "uri": "ctx://file/9" } })] {
-        let error = Catalog::call("pets.put", arguments, calling(&catalog, "them")).await.unwrap_err();
+        let error = Catalog::call("pets.put", arguments, call_as(&catalog, "them")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadRequest);
         assert_eq!(error.message(), "`body` cannot be sent: no file is kept there");
     }

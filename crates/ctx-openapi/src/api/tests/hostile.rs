@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Answers each request with whatever `answer` writes to the connection.
-fn raw(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> String {
+fn raw_service(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -20,12 +20,12 @@ fn raw(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) 
     format!("http://{address}")
 }
 
-fn at(base: &str, change: impl FnOnce(&mut ApiSettings)) -> Api {
+fn api_at(base: &str, change: impl FnOnce(&mut ApiSettings)) -> LoadedApi {
     let description = Description { operations: vec![operation("GET", "/pets")], ..Description::default() };
-    described(description, base, change)
+    api_of(description, base, change)
 }
 
-fn small(settings: &mut ApiSettings) {
+fn limit_response_size(settings: &mut ApiSettings) {
     settings.limits = ApiLimits { response_bytes: 64 << 10, ..ApiLimits::default() };
 }
 
@@ -33,10 +33,10 @@ fn small(settings: &mut ApiSettings) {
 const BUFFERS_MAX: usize = 32 << 20;
 
 #[tokio::test]
-async fn an_endless_answer_is_not_read_to_its_end() {
+async fn an_endless_response_is_cut_off() {
     for head in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] {
         let (ended, has_ended) = std::sync::mpsc::channel();
-        let base = raw(move |stream| {
+        let base = raw_service(move |stream| {
             stream.write_all(head.as_bytes())?;
             let mut chunk = b"400\r\n".to_vec();
             chunk.extend([b'x'; 0x400]);
@@ -48,7 +48,7 @@ async fn an_endless_answer_is_not_read_to_its_end() {
             ended.send(written).unwrap();
             Ok(())
         });
-        let error = call(at(&base, small), json!({})).await.unwrap_err();
+        let error = call(api_at(&base, limit_response_size), json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
         let written = tokio::task::spawn_blocking(move || has_ended.recv_timeout(ctx_testkit::DEADLINE));
         let written = written.await.unwrap().unwrap();
@@ -57,44 +57,44 @@ async fn an_endless_answer_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn endless_headers_are_not_read_to_their_end() {
-    let base = raw(|stream| {
+async fn endless_headers_are_cut_off() {
+    let base = raw_service(|stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\n")?;
         loop {
             stream.write_all(b"X-More: and more\r\n")?;
         }
     });
-    let error = call(at(&base, small), json!({})).await.unwrap_err();
+    let error = call(api_at(&base, limit_response_size), json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Tool, "{error}");
 }
 
 #[tokio::test]
-async fn an_answer_that_is_always_still_to_come_ends_with_the_time() {
-    let base = raw(|stream| {
+async fn endless_informational_responses_time_out() {
+    let base = raw_service(|stream| {
         let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(1_000);
         loop {
             stream.write_all(&hints)?;
         }
     });
     let brief = |settings: &mut ApiSettings| settings.limits.call = Duration::from_millis(200);
-    let error = call(at(&base, brief), json!({})).await.unwrap_err();
+    let error = call(api_at(&base, brief), json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_a_failure() {
+async fn an_invalid_response_is_an_error() {
     for answer in
         ["", "\r\n\r\n", "220 mail.example ESMTP\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
     {
-        let base = raw(move |stream| stream.write_all(answer.as_bytes()));
-        let error = call(at(&base, small), json!({})).await.unwrap_err();
+        let base = raw_service(move |stream| stream.write_all(answer.as_bytes()));
+        let error = call(api_at(&base, limit_response_size), json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Tool, "{answer:?}: {error}");
         assert!(error.message().contains("/pets: "), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_is_reset_is_a_failure_and_nothing_is_done_twice() {
+async fn a_connection_reset_is_an_error_and_is_not_retried() {
     for method in ["GET", "POST", "DELETE"] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}/v1?secret=hunter2!", listener.local_addr().unwrap());
@@ -109,7 +109,7 @@ async fn a_connection_that_is_reset_is_a_failure_and_nothing_is_done_twice() {
         });
         let description =
             Description { operations: vec![operation(method, "/pets")], ..Description::default() };
-        let error = call(described(description, &base, |_| ()), json!({})).await.unwrap_err();
+        let error = call(api_of(description, &base, |_| ()), json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Tool, "{error}");
         assert!(error.message().contains("/v1/pets: ") && !error.message().contains("hunter2"), "{error}");
         assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 1, "{method}");
@@ -117,35 +117,36 @@ async fn a_connection_that_is_reset_is_a_failure_and_nothing_is_done_twice() {
 }
 
 #[tokio::test]
-async fn an_answer_that_says_it_is_too_large_is_not_read() {
-    let base = raw(|stream| stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\nx"));
-    let error = call(at(&base, small), json!({})).await.unwrap_err();
+async fn a_response_with_a_too_large_content_length_is_not_read() {
+    let base =
+        raw_service(|stream| stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\nx"));
+    let error = call(api_at(&base, limit_response_size), json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
 }
 
 #[tokio::test]
-async fn an_endless_failure_is_told_by_its_beginning() {
-    let base = raw(|stream| {
+async fn an_endless_error_response_is_quoted_by_its_beginning() {
+    let base = raw_service(|stream| {
         stream.write_all(b"HTTP/1.1 500 x\r\nContent-Type: text/plain\r\n\r\n")?;
         loop {
             stream.write_all(&[b'x'; 4096])?;
         }
     });
-    let error = call(at(&base, small), json!({})).await.unwrap_err();
+    let error = call(api_at(&base, limit_response_size), json!({})).await.unwrap_err();
     assert!(error.message().contains("HTTP 500") && error.message().len() < 2_000, "{error}");
     let body = error.data().unwrap()["body"].as_str().unwrap().len();
-    assert_eq!(body, crate::response::FAILURE_BYTES_MAX);
+    assert_eq!(body, crate::response::ERROR_BODY_BYTES_MAX);
 }
 
 #[tokio::test]
-async fn an_answer_that_drips_ends_with_the_time() {
+async fn a_slow_response_times_out() {
     for beginning in [
         "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
         "HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n",
         "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 100000\r\n\r\n",
         "HTTP/1.1 200 OK\r\nX-Long: ",
     ] {
-        let base = raw(move |stream| {
+        let base = raw_service(move |stream| {
             stream.write_all(beginning.as_bytes())?;
             loop {
                 stream.write_all(b"x")?;
@@ -153,16 +154,16 @@ async fn an_answer_that_drips_ends_with_the_time() {
             }
         });
         let brief = |settings: &mut ApiSettings| settings.limits.call = Duration::from_millis(200);
-        let error = call(at(&base, brief), json!({})).await.unwrap_err();
+        let error = call(api_at(&base, brief), json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_gives_up_its_request() {
+async fn a_cancelled_call_cancels_its_request() {
     let (begun, has_begun) = std::sync::mpsc::channel();
     let (ended, has_ended) = std::sync::mpsc::channel();
-    let base = raw(move |stream| {
+    let base = raw_service(move |stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")?;
         begun.send(()).unwrap();
         // Returns when the client disconnects.
@@ -170,7 +171,7 @@ async fn a_call_that_is_given_up_gives_up_its_request() {
         ended.send(rest.unwrap_or_default()).unwrap();
         Ok(())
     });
-    let task = tokio::spawn(call(at(&base, |_| ()), json!({})));
+    let task = tokio::spawn(call(api_at(&base, |_| ()), json!({})));
     tokio::task::spawn_blocking(move || has_begun.recv_timeout(ctx_testkit::DEADLINE).unwrap())
         .await
         .unwrap();
@@ -180,9 +181,9 @@ async fn a_call_that_is_given_up_gives_up_its_request() {
 }
 
 #[tokio::test]
-async fn an_answer_that_ends_too_early_is_a_failure() {
-    let base = raw(|stream| stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n[1"));
-    let error = call(at(&base, |_| ()), json!({})).await.unwrap_err();
+async fn a_truncated_response_is_an_error() {
+    let base = raw_service(|stream| stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n[1"));
+    let error = call(api_at(&base, |_| ()), json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Tool, "{error}");
 }
 
@@ -193,30 +194,30 @@ async fn metadata_addresses_are_refused_unless_configuration_names_them() {
         described.servers = vec![base.to_owned()];
         let description = Description { operations: vec![described], ..Description::default() };
         let settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()));
-        let error = call(of_settings(description, settings), json!({})).await.unwrap_err();
+        let error = call(api_with_settings(description, settings), json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
         let web = Web::serve(move |_| redirect(302, base));
-        let error = call(at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
+        let error = call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
     }
 }
 
 #[tokio::test]
-async fn redirects_lead_to_the_web_only_and_end() {
+async fn redirects_lead_only_to_http_and_are_bounded() {
     for to in ["file:///etc/passwd", "ftp://example.com/", "data:,x"] {
         let web = Web::serve(move |_| redirect(302, to));
-        let error = call(at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
+        let error = call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
         assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
         assert_eq!(web.asked().len(), 1, "{to}");
     }
     let web = Web::serve(|_| redirect(302, "/pets"));
-    let error = call(at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
+    let error = call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
     assert!(error.message().ends_with("more than 5 redirects"), "{error}");
     assert_eq!(web.asked().len(), 6);
 }
 
 #[tokio::test]
-async fn a_redirect_keeps_method_and_body_only_where_it_should() {
+async fn a_redirect_keeps_method_and_body_only_for_307_and_308() {
     for (status, expected, has_body) in [
         (301, "GET /new", false),
         (302, "GET /new", false),
@@ -224,14 +225,14 @@ async fn a_redirect_keeps_method_and_body_only_where_it_should() {
         (307, "POST /new", true),
         (308, "POST /new", true),
     ] {
-        let web = Web::serve(move |asked| match asked.target() {
+        let web = Web::serve(move |request| match request.target() {
             "POST /pets" => redirect(status, "/new"),
             _ => json_reply("1"),
         });
-        let mut adding = operation("POST", "/pets");
-        adding.body = Some(body(&["name"], vec![("application/json", MediaKind::Json)]));
-        let description = Description { operations: vec![adding], ..Description::default() };
-        call(described(description, &web.url(""), |_| ()), json!({ "name": "Rex" })).await.unwrap();
+        let mut post_operation = operation("POST", "/pets");
+        post_operation.body = Some(body(&["name"], vec![("application/json", BodyEncoding::Json)]));
+        let description = Description { operations: vec![post_operation], ..Description::default() };
+        call(api_of(description, &web.url(""), |_| ()), json!({ "name": "Rex" })).await.unwrap();
         let second = &web.asked()[1];
         assert_eq!(second.target(), expected);
         assert_eq!((!second.body.is_empty(), second.header("content-type").is_some()), (has_body, has_body));
@@ -239,8 +240,8 @@ async fn a_redirect_keeps_method_and_body_only_where_it_should() {
 }
 
 #[tokio::test]
-async fn wrong_kinds_of_content_are_no_failure() {
+async fn a_wrong_content_type_is_no_error() {
     let page = |_: &ctx_testkit::Asked| reply_with(200, &[("Content-Type", "application/json")], "<html>");
     let web = Web::serve(page);
-    assert_eq!(call(at(&web.url(""), |_| ()), json!({})).await.unwrap().value, json!("<html>"));
+    assert_eq!(call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap().value, json!("<html>"));
 }

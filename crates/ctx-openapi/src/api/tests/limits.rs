@@ -4,7 +4,7 @@ use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A service that fails the first requests with this status, then succeeds.
-fn failing(times: usize, status: u16, retry_after: &'static str) -> Web {
+fn failing_service(times: usize, status: u16, retry_after: &'static str) -> Web {
     let count = AtomicUsize::new(0);
     Web::serve(move |_| match count.fetch_add(1, Ordering::SeqCst) < times {
         true => reply_with(status, &[("Retry-After", retry_after)], ""),
@@ -13,9 +13,9 @@ fn failing(times: usize, status: u16, retry_after: &'static str) -> Web {
 }
 
 #[tokio::test]
-async fn what_is_the_same_when_done_twice_is_tried_again() {
+async fn idempotent_methods_are_retried() {
     for (method, status) in [("GET", 429), ("PUT", 503), ("DELETE", 503), ("OPTIONS", 429)] {
-        let web = failing(2, status, "0");
+        let web = failing_service(2, status, "0");
         let output = call(api(&web, vec![operation(method, "/pets")], |_| ()), json!({})).await;
         assert_eq!(output.unwrap().value, json!(1), "{method}");
         assert_eq!(web.asked().len(), 3, "{method}");
@@ -23,7 +23,7 @@ async fn what_is_the_same_when_done_twice_is_tried_again() {
 }
 
 #[tokio::test]
-async fn all_else_is_not_tried_again() {
+async fn nothing_else_is_retried() {
     for (method, status, retry_after) in [
         ("POST", 429, "0"),
         ("PATCH", 503, "0"),
@@ -31,7 +31,7 @@ async fn all_else_is_not_tried_again() {
         ("GET", 429, "86400"),
         ("GET", 503, "soon"),
     ] {
-        let web = failing(1, status, retry_after);
+        let web = failing_service(1, status, retry_after);
         let error = call(api(&web, vec![operation(method, "/pets")], |_| ()), json!({})).await.unwrap_err();
         assert_eq!(error.data().unwrap()["status"], status);
         assert_eq!(web.asked().len(), 1, "{method} {status}");
@@ -42,8 +42,8 @@ async fn all_else_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_service_that_stays_busy_is_asked_three_times() {
-    let web = failing(usize::MAX, 503, "0");
+async fn retries_are_bounded() {
+    let web = failing_service(usize::MAX, 503, "0");
     let error = call(api(&web, vec![operation("GET", "/pets")], |_| ()), json!({})).await.unwrap_err();
     assert_eq!((error.data().unwrap()["status"].as_u64(), web.asked().len()), (Some(503), 3));
 }
@@ -63,7 +63,7 @@ async fn a_rate_limit_is_for_all_operations_together() {
 }
 
 #[tokio::test]
-async fn no_more_are_under_way_than_may_be() {
+async fn concurrent_requests_are_bounded() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (open, seen) = (now.clone(), most.clone());
     let web = Web::serve(move |_| {

@@ -2,7 +2,7 @@
 
 mod access;
 mod addresses;
-mod brought;
+mod caller_credentials;
 mod files;
 mod hostile;
 mod limits;
@@ -10,7 +10,7 @@ mod wire;
 
 use super::*;
 use crate::auth::Credential;
-use crate::operation::{MediaKind, Place, Scheme};
+use crate::operation::{BodyEncoding, ParameterLocation, SecurityScheme};
 use crate::request::tests::{body, operation, parameter};
 use crate::settings::Spec;
 use ctx_core::{Caller, Catalog, NetworkScope, Secret};
@@ -19,32 +19,32 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 /// An API with these operations at this address.
-fn api(web: &Web, operations: Vec<Operation>, change: impl FnOnce(&mut ApiSettings)) -> Api {
-    described(Description { operations, ..Description::default() }, &web.url("/v1"), change)
+fn api(web: &Web, operations: Vec<Operation>, change: impl FnOnce(&mut ApiSettings)) -> LoadedApi {
+    api_of(Description { operations, ..Description::default() }, &web.url("/v1"), change)
 }
 
-fn described(description: Description, base: &str, change: impl FnOnce(&mut ApiSettings)) -> Api {
+fn api_of(description: Description, base: &str, change: impl FnOnce(&mut ApiSettings)) -> LoadedApi {
     let mut settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()));
     settings.base_url = Some(base.to_owned());
     change(&mut settings);
-    of_settings(description, settings)
+    api_with_settings(description, settings)
 }
 
-fn of_settings(description: Description, settings: ApiSettings) -> Api {
+fn api_with_settings(description: Description, settings: ApiSettings) -> LoadedApi {
     let address = match &settings.spec {
         Spec::Web(url) => Some(WebAddress { url: url.clone(), scope: NetworkScope::Internet }),
         Spec::File(_) => None,
     };
-    let client = Client::new(&settings).unwrap();
-    Api::new(description, address, Arc::new(settings), Arc::new(client))
+    let client = ApiClient::new(&settings).unwrap();
+    LoadedApi::new(description, address, Arc::new(settings), Arc::new(client))
 }
 
 /// Calls its only operation through the catalog.
-async fn call(api: Api, arguments: Value) -> Result<Output, ToolError> {
+async fn call(api: LoadedApi, arguments: Value) -> Result<Output, ToolError> {
     call_named(&catalog(api), "operation", arguments).await
 }
 
-fn catalog(api: Api) -> Arc<Catalog> {
+fn catalog(api: LoadedApi) -> Arc<Catalog> {
     Catalog::builder().provider(Arc::new(api)).build()
 }
 
@@ -62,35 +62,35 @@ fn redirect(status: u16, to: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_call_is_one_request_and_its_answer_the_value() {
+async fn a_call_is_one_request_and_returns_the_response() {
     let web = Web::serve(|_| json_reply(r#"{"id": 7}"#));
-    let mut adding = operation("POST", "/owners/{owner}/pets");
-    adding.parameters = vec![
-        parameter(Place::Path, "owner"),
-        parameter(Place::Query, "dry"),
-        parameter(Place::Header, "X-Trace"),
-        parameter(Place::Cookie, "theme"),
+    let mut post_operation = operation("POST", "/owners/{owner}/pets");
+    post_operation.parameters = vec![
+        parameter(ParameterLocation::Path, "owner"),
+        parameter(ParameterLocation::Query, "dry"),
+        parameter(ParameterLocation::Header, "X-Trace"),
+        parameter(ParameterLocation::Cookie, "theme"),
     ];
-    adding.body = Some(body(&["name"], vec![("application/json", MediaKind::Json)]));
+    post_operation.body = Some(body(&["name"], vec![("application/json", BodyEncoding::Json)]));
     let properties = json!({ "owner": {}, "dry": {}, "X-Trace": {}, "theme": {}, "body": {} });
-    adding.input_schema = json!({ "type": "object", "properties": properties }).into();
+    post_operation.input_schema = json!({ "type": "object", "properties": properties }).into();
     let arguments =
         json!({ "owner": "../../admin?x#y", "dry": true, "X-Trace": "t", "theme": "dark", "name": "Rex" });
-    let output = call(api(&web, vec![adding], |_| ()), arguments).await.unwrap();
+    let output = call(api(&web, vec![post_operation], |_| ()), arguments).await.unwrap();
     assert_eq!(output.value, json!({ "id": 7 }));
-    let asked = web.asked();
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].target(), "POST /v1/owners/..%2F..%2Fadmin%3Fx%23y/pets?dry=true");
-    assert_eq!(asked[0].header("x-trace"), Some("t"));
-    assert_eq!(asked[0].header("cookie"), Some("theme=dark"));
-    assert_eq!(asked[0].header("content-type"), Some("application/json"));
-    assert_eq!(asked[0].header("authorization"), None);
-    assert!(asked[0].header("user-agent").is_some_and(|agent| agent.starts_with("ctx/")));
-    assert_eq!(asked[0].json(), json!({ "name": "Rex" }));
+    let requests = web.asked();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].target(), "POST /v1/owners/..%2F..%2Fadmin%3Fx%23y/pets?dry=true");
+    assert_eq!(requests[0].header("x-trace"), Some("t"));
+    assert_eq!(requests[0].header("cookie"), Some("theme=dark"));
+    assert_eq!(requests[0].header("content-type"), Some("application/json"));
+    assert_eq!(requests[0].header("authorization"), None);
+    assert!(requests[0].header("user-agent").is_some_and(|agent| agent.starts_with("ctx/")));
+    assert_eq!(requests[0].json(), json!({ "name": "Rex" }));
 }
 
 #[tokio::test]
-async fn a_request_without_a_body_says_so() {
+async fn a_post_without_a_body_has_content_length_zero() {
     let web = Web::serve(|_| reply(204, ""));
     let output = call(api(&web, vec![operation("POST", "/pets")], |_| ()), json!({})).await.unwrap();
     assert_eq!(output.value, Value::Null);
@@ -98,7 +98,7 @@ async fn a_request_without_a_body_says_so() {
 }
 
 #[tokio::test]
-async fn a_failure_has_status_and_body_for_programs() {
+async fn an_error_has_status_and_body_as_data() {
     let web =
         Web::serve(|_| reply_with(409, &[("Content-Type", "application/json")], r#"{"code": "taken"}"#));
     let error = call(api(&web, vec![operation("PUT", "/pets")], |_| ()), json!({})).await.unwrap_err();
@@ -108,40 +108,40 @@ async fn a_failure_has_status_and_body_for_programs() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_is_named_without_its_query() {
-    let gone = Web::serve(|_| reply(200, ""));
-    let base = gone.url("/v1?secret=hunter2!");
-    drop(gone);
+async fn an_unreachable_service_is_named_without_its_query() {
+    let stopped_service = Web::serve(|_| reply(200, ""));
+    let base = stopped_service.url("/v1?secret=hunter2!");
+    drop(stopped_service);
     let description = Description { operations: vec![operation("GET", "/pets")], ..Description::default() };
-    let error = call(described(description, &base, |_| ()), json!({})).await.unwrap_err();
+    let error = call(api_of(description, &base, |_| ()), json!({})).await.unwrap_err();
     assert!(error.message().contains("/v1/pets: ") && !error.message().contains("hunter2"), "{error}");
 }
 
 #[tokio::test]
-async fn what_is_configured_is_added_to_every_request() {
+async fn configured_headers_are_added_to_every_request() {
     let web = Web::serve(|_| reply(200, ""));
-    let mut reading = operation("GET", "/pets");
-    reading.parameters = vec![parameter(Place::Header, "X-Tenant")];
+    let mut get_operation = operation("GET", "/pets");
+    get_operation.parameters = vec![parameter(ParameterLocation::Header, "X-Tenant")];
     let own = |settings: &mut ApiSettings| {
         settings.headers = vec![("X-Tenant".to_owned(), Secret::new("ours"))];
     };
-    call(api(&web, vec![reading], own), json!({ "X-Tenant": "theirs" })).await.unwrap();
+    call(api(&web, vec![get_operation], own), json!({ "X-Tenant": "theirs" })).await.unwrap();
     assert_eq!(web.asked()[0].header("x-tenant"), Some("ours"));
 }
 
 #[tokio::test]
-async fn a_proxy_is_asked_in_place_of_the_service() {
+async fn requests_go_through_the_proxy() {
     let proxy = Web::serve(|_| json_reply("1"));
     let description = Description { operations: vec![operation("GET", "/pets")], ..Description::default() };
     let through = |settings: &mut ApiSettings| settings.proxy = Some(Secret::new(proxy.url("")));
-    let output = call(described(description, "http://api.invalid/v1", through), json!({})).await.unwrap();
+    let output = call(api_of(description, "http://api.invalid/v1", through), json!({})).await.unwrap();
     assert_eq!(output.value, json!(1));
     assert_eq!(proxy.asked()[0].target(), "GET http://api.invalid/v1/pets");
 }
 
 #[tokio::test]
-async fn the_next_page_is_called_with_what_the_answer_says() {
-    let web = Web::serve(|asked| match asked.target() {
+async fn the_next_page_is_called_with_the_arguments_from_the_response() {
+    let web = Web::serve(|request| match request.target() {
         "GET /v1/pets?page=2" => json_reply("[3]"),
         _ => reply_with(
             200,
@@ -149,11 +149,11 @@ async fn the_next_page_is_called_with_what_the_answer_says() {
             "[1, 2]",
         ),
     });
-    let mut listing = operation("GET", "/pets");
-    listing.parameters = vec![parameter(Place::Query, "page")];
-    listing.input_schema =
+    let mut list_operation = operation("GET", "/pets");
+    list_operation.parameters = vec![parameter(ParameterLocation::Query, "page")];
+    list_operation.input_schema =
         json!({ "type": "object", "properties": { "page": { "type": "integer" } } }).into();
-    let catalog = catalog(api(&web, vec![listing], |_| ()));
+    let catalog = catalog(api(&web, vec![list_operation], |_| ()));
     let page = call_named(&catalog, "operation", json!({})).await.unwrap().page.unwrap();
     assert_eq!((page.items, &page.next), (Some(vec![]), &json!({ "page": 2 }).as_object().cloned()));
     let next = Value::Object(page.next.unwrap());
@@ -163,7 +163,7 @@ async fn the_next_page_is_called_with_what_the_answer_says() {
 }
 
 #[test]
-fn what_cannot_be_configured_is_refused_without_showing_it() {
+fn invalid_settings_are_refused_without_showing_secrets() {
     let new = |change: fn(&mut ApiSettings)| {
         let mut settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()));
         change(&mut settings);
@@ -176,9 +176,9 @@ fn what_cannot_be_configured_is_refused_without_showing_it() {
 }
 
 #[test]
-fn tools_say_of_themselves_what_their_method_says() {
+fn annotations_follow_from_the_method() {
     let methods = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
-    let said: Vec<_> = methods
+    let annotations_of_methods: Vec<_> = methods
         .iter()
         .map(|method| {
             let Annotations { read_only, destructive, idempotent, open_world } = annotations(method);
@@ -189,11 +189,11 @@ fn tools_say_of_themselves_what_their_method_says() {
     let reads = (Some(true), Some(false), Some(true));
     let changes = (Some(false), None, None);
     let (puts, deletes) = ((Some(false), None, Some(true)), (Some(false), Some(true), Some(true)));
-    assert_eq!(said, [reads, reads, reads, changes, puts, changes, deletes]);
+    assert_eq!(annotations_of_methods, [reads, reads, reads, changes, puts, changes, deletes]);
 }
 
 #[test]
-fn a_spec_is_what_the_operation_says() {
+fn a_tool_spec_describes_the_operation() {
     let schema = json!({ "type": "object", "properties": { "id": { "type": "integer" } } });
     let described_operation = Operation {
         title: Some("Pets".to_owned()),
@@ -204,7 +204,7 @@ fn a_spec_is_what_the_operation_says() {
         ..operation("GET", "/pets")
     };
     let description = Description { operations: vec![described_operation], ..Description::default() };
-    let api = described(description, "https://api.example", |_| ());
+    let api = api_of(description, "https://api.example", |_| ());
     let spec = api.tools()[0].spec();
     assert_eq!((spec.name.as_str(), spec.title.as_deref()), ("operation", Some("Pets")));
     assert_eq!((spec.description.as_str(), &spec.tags), ("Lists pets.", &vec!["pets".to_owned()]));

@@ -4,9 +4,9 @@
 use serde_json::{Number, Value};
 
 /// A constant converted to its only type, where that is possible; else unchanged.
-pub(super) fn fitted(value: &Value, kinds: &[&str]) -> Value {
-    let [kind] = kinds else { return value.clone() };
-    let fitting = match (*kind, value) {
+pub(super) fn coerce(value: &Value, types: &[&str]) -> Value {
+    let [type_name] = types else { return value.clone() };
+    let fitting = match (*type_name, value) {
         ("string", Value::Number(number)) => Some(Value::String(number.to_string())),
         ("string", Value::Bool(flag)) => Some(Value::String(flag.to_string())),
         ("integer", Value::String(text)) => text.trim().parse::<i64>().ok().map(Value::from),
@@ -21,7 +21,7 @@ pub(super) fn fitted(value: &Value, kinds: &[&str]) -> Value {
 }
 
 /// The JSON Schema type for a type name, common aliases included; `None` if the name is unknown.
-pub(super) fn kind(name: &str) -> Option<&'static str> {
+pub(super) fn json_type(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().as_str() {
         "string" | "str" | "text" | "file" | "date" | "datetime" | "date-time" | "uuid" | "byte"
         | "binary" | "char" | "password" | "email" | "uri" | "url" => "string",

@@ -1,21 +1,21 @@
 //! Converts one schema, keyword by keyword. Unknown keywords, and keywords with invalid values, are left out:
 //! a validator would refuse the whole schema because of them.
 
-use super::constant::{fitted, kind};
-use super::pattern::meant;
-use super::{Schemas, told};
-use crate::document::reference::{Node, reference_of};
-use crate::operation::{Way, definition_name};
+use super::constant::{coerce, json_type};
+use super::pattern::strip_slashes;
+use super::{SchemaConverter, default_text};
+use crate::document::reference::{DocumentNode, reference_of};
+use crate::operation::{Direction, definition_name};
 use serde_json::{Map, Value};
 
 /// Keywords that restrict a value whatever `type` says: null has to be allowed by `anyOf` then.
 const COMBINING: [&str; 5] = ["$ref", "allOf", "anyOf", "oneOf", "const"];
 
 /// The types of JSON Schema.
-const KINDS: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
+const TYPES: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
 
 /// Keywords beside a `$ref` that count in every version: annotations, and those that allow null.
-const BESIDE: [&str; 9] = [
+const REF_SIBLINGS: [&str; 9] = [
     "title",
     "description",
     "deprecated",
@@ -31,19 +31,19 @@ const BESIDE: [&str; 9] = [
 const MORE_FIELDS: [&str; 3] = ["properties", "anyOf", "oneOf"];
 
 /// Annotations: keywords that do not change what a schema accepts.
-const NOTES: [&str; 5] = ["title", "description", "deprecated", "readOnly", "writeOnly"];
+const ANNOTATIONS: [&str; 5] = ["title", "description", "deprecated", "readOnly", "writeOnly"];
 
 /// Maximum number of alternatives and mapping entries of one discriminator.
 const DISCRIMINATED_MAX: usize = 256;
 
-impl Schemas<'_> {
+impl SchemaConverter<'_> {
     /// Converts a schema of the document to JSON Schema. Without `keep_default`, a default is only mentioned
     /// in the description: if it were filled in here, two defaults that exclude each other would be sent
-    /// together; the service applies it. Without `way`, `readOnly` and `writeOnly` marks are kept.
+    /// together; the service applies it. Without `direction`, `readOnly` and `writeOnly` marks are kept.
     pub(in crate::document) fn convert(
         &mut self,
-        schema: Node<'_>,
-        way: Option<Way>,
+        schema: DocumentNode<'_>,
+        direction: Option<Direction>,
         keep_default: bool,
     ) -> Value {
         let fields = match schema.value {
@@ -55,45 +55,48 @@ impl Schemas<'_> {
             return Value::Object(Map::new());
         }
         self.values_left -= 1;
-        let kinds = kinds(fields);
+        let types = types_of(fields);
         let is_nullable = schema.is("nullable") || schema.is("x-nullable");
         let mut converted = match reference_of(fields) {
-            Some(reference) => self.refer(schema.document, reference),
+            Some(reference) => self.reference_to(schema.document, reference),
             None => Map::new(),
         };
         // Before OpenAPI 3.1 a `$ref` stands alone, and keywords beside it may contradict it.
-        let is_alone = !self.has_siblings && fields.contains_key("$ref");
-        let required = self.required(schema, way);
-        let counting = fields.iter().filter(|(word, _)| !is_alone || BESIDE.contains(&word.as_str()));
-        for (word, value) in counting {
-            let part = Node { value, ..schema };
-            match word.as_str() {
-                "type" => add_kinds(&mut converted, &kinds, value),
+        let ignores_siblings = !self.has_siblings && fields.contains_key("$ref");
+        let required = self.required(schema, direction);
+        let effective = fields
+            .iter()
+            .filter(|(keyword, _)| !ignores_siblings || REF_SIBLINGS.contains(&keyword.as_str()));
+        for (keyword, value) in effective {
+            let part = DocumentNode { value, ..schema };
+            match keyword.as_str() {
+                "type" => add_types(&mut converted, &types, value),
                 "properties" => {
-                    let properties = self.properties(part, way, &required);
-                    converted.insert(word.clone(), properties);
+                    let properties = self.properties(part, direction, &required);
+                    converted.insert(keyword.clone(), properties);
                 }
                 "required" if !required.is_empty() => {
-                    converted.insert(word.clone(), required.iter().map(|name| Value::from(*name)).collect());
+                    converted
+                        .insert(keyword.clone(), required.iter().map(|name| Value::from(*name)).collect());
                 }
                 "enum" => {
                     if let Some(constants) = value.as_array().filter(|constants| !constants.is_empty()) {
-                        let constants = constants.iter().map(|constant| fitted(constant, &kinds)).collect();
-                        converted.insert(word.clone(), Value::Array(constants));
+                        let constants = constants.iter().map(|constant| coerce(constant, &types)).collect();
+                        converted.insert(keyword.clone(), Value::Array(constants));
                     }
                 }
                 "const" => {
-                    converted.insert(word.clone(), fitted(value, &kinds));
+                    converted.insert(keyword.clone(), coerce(value, &types));
                 }
                 "default" if keep_default => {
-                    converted.insert(word.clone(), fitted(value, &kinds));
+                    converted.insert(keyword.clone(), coerce(value, &types));
                 }
                 "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
-                    add_bound(&mut converted, fields, word);
+                    add_bound(&mut converted, fields, keyword);
                 }
-                word => {
-                    if let Some(value) = self.word(word, part, way) {
-                        converted.insert(word.to_owned(), value);
+                keyword => {
+                    if let Some(value) = self.convert_keyword(keyword, part, direction) {
+                        converted.insert(keyword.to_owned(), value);
                     }
                 }
             }
@@ -101,34 +104,41 @@ impl Schemas<'_> {
         if let Some(Value::Array(tuple)) = fields.get("items")
             && !tuple.is_empty()
         {
-            let tuple =
-                tuple.iter().map(|value| self.convert(Node { value, ..schema }, way, false)).collect();
+            let tuple = tuple
+                .iter()
+                .map(|value| self.convert(DocumentNode { value, ..schema }, direction, false))
+                .collect();
             converted.insert("prefixItems".to_owned(), Value::Array(tuple));
         }
         if let Some(discriminator) = self.discriminator(schema, &converted) {
             converted.insert("discriminator".to_owned(), discriminator);
         }
-        if !keep_default && let Some(default) = fields.get("default").and_then(told) {
+        if !keep_default && let Some(default) = fields.get("default").and_then(default_text) {
             add_remark(&mut converted, &format!("Default: `{default}`."));
         }
-        drop_contradiction(&mut converted);
-        self.open_parts(&mut converted);
-        close_as_a_whole(&mut converted);
-        Value::Object(if is_nullable { or_null(converted) } else { converted })
+        drop_contradictory_types(&mut converted);
+        self.open_all_of_parts(&mut converted);
+        close_combined(&mut converted);
+        Value::Object(if is_nullable { allow_null(converted) } else { converted })
     }
 
     /// Converts a keyword that is copied, or whose value consists of schemas.
-    fn word(&mut self, word: &str, part: Node<'_>, way: Option<Way>) -> Option<Value> {
+    fn convert_keyword(
+        &mut self,
+        keyword: &str,
+        part: DocumentNode<'_>,
+        direction: Option<Direction>,
+    ) -> Option<Value> {
         let value = part.value;
-        match word {
+        match keyword {
             "title" | "description" | "format" | "contentMediaType" | "contentEncoding" => {
                 value.as_str().filter(|text| !text.is_empty()).map(Value::from)
             }
             "pattern" => {
-                let pattern = value.as_str().filter(|text| !text.is_empty()).and_then(meant)?;
-                self.patterns.takes(pattern).then(|| pattern.into())
+                let pattern = value.as_str().filter(|text| !text.is_empty()).and_then(strip_slashes)?;
+                self.patterns.compiles(pattern).then(|| pattern.into())
             }
-            "readOnly" | "writeOnly" if way.is_some() => None,
+            "readOnly" | "writeOnly" if direction.is_some() => None,
             "deprecated" | "uniqueItems" | "readOnly" | "writeOnly" => {
                 (value.as_bool() == Some(true)).then_some(Value::Bool(true))
             }
@@ -138,14 +148,15 @@ impl Schemas<'_> {
             "patternProperties" | "dependentSchemas" if value.is_object() => {
                 let mut parts = Map::new();
                 for (name, part) in part.fields() {
-                    if word == "dependentSchemas" || self.patterns.takes(name) {
-                        parts.insert(name.to_owned(), self.convert(part, way, false));
+                    if keyword == "dependentSchemas" || self.patterns.compiles(name) {
+                        parts.insert(name.to_owned(), self.convert(part, direction, false));
                     }
                 }
                 Some(Value::Object(parts))
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                let parts: Vec<Value> = part.items().map(|part| self.convert(part, way, false)).collect();
+                let parts: Vec<Value> =
+                    part.items().map(|part| self.convert(part, direction, false)).collect();
                 (!parts.is_empty()).then_some(Value::Array(parts))
             }
             "items"
@@ -160,7 +171,7 @@ impl Schemas<'_> {
             | "else"
                 if value.is_object() || value.is_boolean() =>
             {
-                Some(self.convert(part, way, false))
+                Some(self.convert(part, direction, false))
             }
             _ => None,
         }
@@ -168,14 +179,14 @@ impl Schemas<'_> {
 
     /// Removes `additionalProperties: false` from the parts of a combined object: each part would refuse the
     /// fields of the others. Referenced definitions are recorded, and opened when they are built.
-    fn open_parts(&mut self, converted: &mut Map<String, Value>) {
-        let has_more = MORE_FIELDS.iter().any(|word| converted.contains_key(*word));
+    fn open_all_of_parts(&mut self, converted: &mut Map<String, Value>) {
+        let has_more = MORE_FIELDS.iter().any(|keyword| converted.contains_key(*keyword));
         let Some(parts) = converted.get_mut("allOf").and_then(Value::as_array_mut) else { return };
         if parts.len() < 2 && !has_more {
             return;
         }
         for part in parts {
-            open(part);
+            allow_more_fields(part);
             if let Some(name) = part.get("$ref").and_then(Value::as_str).and_then(definition_name) {
                 self.parts.insert(name.to_owned());
             }
@@ -184,19 +195,21 @@ impl Schemas<'_> {
 
     /// The discriminator of alternatives: its field, and which value selects which alternative. Alternatives
     /// without an explicit mapping are selected by their own name.
-    fn discriminator(&mut self, schema: Node<'_>, converted: &Map<String, Value>) -> Option<Value> {
-        let said = schema.get("discriminator")?;
-        let name = said.text("propertyName").or_else(|| said.value.as_str())?;
-        let alternatives = ["oneOf", "anyOf"].iter().filter_map(|word| converted.get(*word)?.as_array());
+    fn discriminator(&mut self, schema: DocumentNode<'_>, converted: &Map<String, Value>) -> Option<Value> {
+        let declared = schema.get("discriminator")?;
+        let name = declared.text("propertyName").or_else(|| declared.value.as_str())?;
+        let alternatives =
+            ["oneOf", "anyOf"].iter().filter_map(|keyword| converted.get(*keyword)?.as_array());
         let alternatives: Vec<&Value> =
             alternatives.flatten().filter_map(|one| one.get("$ref")).take(DISCRIMINATED_MAX).collect();
         let mut mapping = Map::new();
-        for (value, target) in said.get("mapping").into_iter().flat_map(Node::fields).take(DISCRIMINATED_MAX)
+        for (value, target) in
+            declared.get("mapping").into_iter().flat_map(DocumentNode::fields).take(DISCRIMINATED_MAX)
         {
             let Some(target) = target.value.as_str() else { continue };
             let is_name = !target.contains(['/', '#', '.']);
             let target = if is_name { format!("#/components/schemas/{target}") } else { target.to_owned() };
-            let target = self.refer(schema.document, &target).shift_remove("$ref");
+            let target = self.reference_to(schema.document, &target).shift_remove("$ref");
             if let Some(target) = target.filter(|target| alternatives.contains(&target)) {
                 mapping.insert(value.to_owned(), target);
             }
@@ -214,18 +227,23 @@ impl Schemas<'_> {
         Some(Value::Object(discriminator))
     }
 
-    fn properties(&mut self, properties: Node<'_>, way: Option<Way>, required: &[&str]) -> Value {
+    fn properties(
+        &mut self,
+        properties: DocumentNode<'_>,
+        direction: Option<Direction>,
+        required: &[&str],
+    ) -> Value {
         let mut converted = Map::new();
         for (name, property) in properties.fields() {
-            let is_read_only = self.is_marked(property, "readOnly");
-            let is_write_only = self.is_marked(property, "writeOnly");
-            match way {
-                Some(Way::Request) if is_read_only => continue,
-                Some(Way::Response) if is_write_only => continue,
+            let is_read_only = self.has_mark(property, "readOnly");
+            let is_write_only = self.has_mark(property, "writeOnly");
+            match direction {
+                Some(Direction::Request) if is_read_only => continue,
+                Some(Direction::Response) if is_write_only => continue,
                 _ => {}
             }
-            let mut schema = self.convert(property, way, required.contains(&name));
-            if way.is_none()
+            let mut schema = self.convert(property, direction, required.contains(&name));
+            if direction.is_none()
                 && let Some(fields) = schema.as_object_mut()
             {
                 for (mark, _) in
@@ -240,16 +258,16 @@ impl Schemas<'_> {
     }
 
     /// The required fields, each once, without those that do not go in this direction.
-    fn required<'s>(&self, schema: Node<'s>, way: Option<Way>) -> Vec<&'s str> {
+    fn required<'s>(&self, schema: DocumentNode<'s>, direction: Option<Direction>) -> Vec<&'s str> {
         let mut required: Vec<&str> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         let properties = schema.get("properties");
-        for name in schema.get("required").into_iter().flat_map(Node::items) {
+        for name in schema.get("required").into_iter().flat_map(DocumentNode::items) {
             let Some(name) = name.value.as_str() else { continue };
             let property = properties.and_then(|properties| properties.get(name));
-            let gone = way.map(Way::gone).zip(property);
-            let is_gone = gone.is_some_and(|(mark, property)| self.is_marked(property, mark));
-            if !is_gone && seen.insert(name) {
+            let exclusion = direction.map(Direction::excluding_keyword).zip(property);
+            let is_excluded = exclusion.is_some_and(|(mark, property)| self.has_mark(property, mark));
+            if !is_excluded && seen.insert(name) {
                 required.push(name);
             }
         }
@@ -258,54 +276,55 @@ impl Schemas<'_> {
 }
 
 /// The types that a schema names, as JSON Schema types.
-fn kinds(schema: &Map<String, Value>) -> Vec<&'static str> {
-    let mut kinds: Vec<&str> = match schema.get("type") {
-        Some(Value::String(name)) => kind(name).into_iter().collect(),
+fn types_of(schema: &Map<String, Value>) -> Vec<&'static str> {
+    let mut types: Vec<&str> = match schema.get("type") {
+        Some(Value::String(name)) => json_type(name).into_iter().collect(),
         Some(Value::Array(names)) => {
-            let kinds: Option<Vec<_>> = names.iter().map(|name| name.as_str().and_then(kind)).collect();
-            kinds.unwrap_or_default()
+            let types: Option<Vec<_>> = names.iter().map(|name| name.as_str().and_then(json_type)).collect();
+            types.unwrap_or_default()
         }
         _ => Vec::new(),
     };
     let mut seen = std::collections::HashSet::new();
-    kinds.retain(|kind| seen.insert(*kind));
-    kinds
+    types.retain(|type_name| seen.insert(*type_name));
+    types
 }
 
-fn add_kinds(converted: &mut Map<String, Value>, kinds: &[&str], named: &Value) {
-    match kinds {
+fn add_types(converted: &mut Map<String, Value>, types: &[&str], type_value: &Value) {
+    match types {
         [] => {}
-        [kind] => {
-            converted.insert("type".to_owned(), (*kind).into());
+        [type_name] => {
+            converted.insert("type".to_owned(), (*type_name).into());
         }
-        kinds => {
-            converted.insert("type".to_owned(), kinds.iter().map(|kind| Value::from(*kind)).collect());
+        types => {
+            converted
+                .insert("type".to_owned(), types.iter().map(|type_name| Value::from(*type_name)).collect());
         }
     }
-    if matches!(named.as_str(), Some("file" | "binary")) {
+    if matches!(type_value.as_str(), Some("file" | "binary")) {
         converted.insert("format".to_owned(), "binary".into());
     }
 }
 
 /// Bounds as in JSON Schema since draft 6: an exclusive bound is a number, not a flag beside the inclusive
 /// one.
-fn add_bound(converted: &mut Map<String, Value>, fields: &Map<String, Value>, word: &str) {
-    let Some(value) = fields.get(word) else { return };
-    let (plain, exclusive) = match word {
+fn add_bound(converted: &mut Map<String, Value>, fields: &Map<String, Value>, keyword: &str) {
+    let Some(value) = fields.get(keyword) else { return };
+    let (plain, exclusive) = match keyword {
         "minimum" | "exclusiveMinimum" => ("minimum", "exclusiveMinimum"),
         _ => ("maximum", "exclusiveMaximum"),
     };
     let is_exclusive = fields.get(exclusive).and_then(Value::as_bool) == Some(true);
     if value.is_number() {
-        let word = if word == plain && is_exclusive { exclusive } else { word };
-        converted.insert(word.to_owned(), value.clone());
+        let keyword = if keyword == plain && is_exclusive { exclusive } else { keyword };
+        converted.insert(keyword.to_owned(), value.clone());
     }
 }
 
 /// Turns `additionalProperties: false` into `unevaluatedProperties: false` where schemas are combined: the
 /// former sees only the properties beside it, and would refuse those of the combined schemas.
-fn close_as_a_whole(schema: &mut Map<String, Value>) {
-    let combines = ["$ref", "allOf", "anyOf", "oneOf"].iter().any(|word| schema.contains_key(*word));
+fn close_combined(schema: &mut Map<String, Value>) {
+    let combines = ["$ref", "allOf", "anyOf", "oneOf"].iter().any(|keyword| schema.contains_key(*keyword));
     let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     if combines && is_closed {
         schema.shift_remove("additionalProperties");
@@ -314,20 +333,21 @@ fn close_as_a_whole(schema: &mut Map<String, Value>) {
 }
 
 /// Drops `allOf` and `type` if no type satisfies all of their parts: the service knows what is meant.
-fn drop_contradiction(schema: &mut Map<String, Value>) {
+fn drop_contradictory_types(schema: &mut Map<String, Value>) {
     let parts =
         schema.get("allOf").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     // An integer is a number, too.
-    let takes = |fields: &Map<String, Value>, kind: &str| {
-        let is = |named: &str| named == kind || (named == "number" && kind == "integer");
+    let allows = |fields: &Map<String, Value>, type_name: &str| {
+        let is =
+            |type_value: &str| type_value == type_name || (type_value == "number" && type_name == "integer");
         match fields.get("type") {
-            Some(Value::String(named)) => is(named),
-            Some(Value::Array(named)) => named.iter().filter_map(Value::as_str).any(is),
+            Some(Value::String(type_value)) => is(type_value),
+            Some(Value::Array(type_value)) => type_value.iter().filter_map(Value::as_str).any(is),
             _ => true,
         }
     };
     let all: Vec<&Map<String, Value>> = parts.chain([&*schema]).collect();
-    let is_possible = KINDS.iter().any(|kind| all.iter().all(|fields| takes(fields, kind)));
+    let is_possible = TYPES.iter().any(|type_name| all.iter().all(|fields| allows(fields, type_name)));
     if !is_possible {
         schema.shift_remove("allOf");
         schema.shift_remove("type");
@@ -335,11 +355,11 @@ fn drop_contradiction(schema: &mut Map<String, Value>) {
 }
 
 /// Allows further fields.
-pub(super) fn open(schema: &mut Value) {
+pub(super) fn allow_more_fields(schema: &mut Value) {
     if let Value::Object(fields) = schema {
-        for word in ["additionalProperties", "unevaluatedProperties"] {
-            if fields.get(word) == Some(&Value::Bool(false)) {
-                fields.shift_remove(word);
+        for keyword in ["additionalProperties", "unevaluatedProperties"] {
+            if fields.get(keyword) == Some(&Value::Bool(false)) {
+                fields.shift_remove(keyword);
             }
         }
     }
@@ -357,24 +377,24 @@ pub(in crate::document) fn add_remark(schema: &mut Map<String, Value>, remark: &
 }
 
 /// Also allows null.
-fn or_null(mut schema: Map<String, Value>) -> Map<String, Value> {
+fn allow_null(mut schema: Map<String, Value>) -> Map<String, Value> {
     let null = || Value::Object(Map::from_iter([("type".to_owned(), "null".into())]));
-    if COMBINING.iter().any(|word| schema.contains_key(*word)) {
-        let mut whole = Map::new();
-        for note in NOTES {
-            if let Some(value) = schema.shift_remove(note) {
-                whole.insert(note.to_owned(), value);
+    if COMBINING.iter().any(|keyword| schema.contains_key(*keyword)) {
+        let mut combined = Map::new();
+        for annotation in ANNOTATIONS {
+            if let Some(value) = schema.shift_remove(annotation) {
+                combined.insert(annotation.to_owned(), value);
             }
         }
-        whole.insert("anyOf".to_owned(), Value::Array(vec![Value::Object(schema), null()]));
-        return whole;
+        combined.insert("anyOf".to_owned(), Value::Array(vec![Value::Object(schema), null()]));
+        return combined;
     }
     match schema.get_mut("type") {
-        Some(Value::String(kind)) if kind != "null" => {
-            let kinds = Value::Array(vec![kind.as_str().into(), "null".into()]);
-            schema.insert("type".to_owned(), kinds);
+        Some(Value::String(type_name)) if type_name != "null" => {
+            let types = Value::Array(vec![type_name.as_str().into(), "null".into()]);
+            schema.insert("type".to_owned(), types);
         }
-        Some(Value::Array(kinds)) if !kinds.contains(&"null".into()) => kinds.push("null".into()),
+        Some(Value::Array(types)) if !types.contains(&"null".into()) => types.push("null".into()),
         _ => {}
     }
     if let Some(Value::Array(constants)) = schema.get_mut("enum")

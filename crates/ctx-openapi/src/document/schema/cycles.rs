@@ -14,63 +14,63 @@ const LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const SINGLE: [&str; 4] = ["not", "if", "then", "else"];
 
 /// Breaks every cycle once; where the cycle is inheritance, at the heir.
-pub(super) fn cut(definitions: &mut BTreeMap<String, Value>) {
-    cut_all(definitions, heirs(definitions));
-    cut_all(definitions, ways_back(definitions));
+pub(super) fn break_cycles(definitions: &mut BTreeMap<String, Value>) {
+    cut_edges(definitions, inheritance_edges(definitions));
+    cut_edges(definitions, back_edges(definitions));
 }
 
 /// Pairs of heir and parent: the parent has the heir in `oneOf` or `anyOf`, and the heir refers to the
 /// parent.
-fn heirs(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
-    let mut heirs = Vec::new();
+fn inheritance_edges(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
+    let mut edges = Vec::new();
     for (parent, definition) in definitions {
-        let lists = ["oneOf", "anyOf"].into_iter().filter_map(|word| definition.get(word)?.as_array());
+        let lists = ["oneOf", "anyOf"].into_iter().filter_map(|keyword| definition.get(keyword)?.as_array());
         for name in lists.flatten().filter_map(|one| definition_name(one.get("$ref")?.as_str()?)) {
-            if name != parent && targets(definitions.get(name)).contains(&parent.as_str()) {
-                heirs.push((name.to_owned(), parent.clone()));
+            if name != parent && in_place_references(definitions.get(name)).contains(&parent.as_str()) {
+                edges.push((name.to_owned(), parent.clone()));
             }
         }
     }
-    heirs
+    edges
 }
 
-fn cut_all(definitions: &mut BTreeMap<String, Value>, pairs: Vec<(String, String)>) {
+fn cut_edges(definitions: &mut BTreeMap<String, Value>, pairs: Vec<(String, String)>) {
     for (from, to) in pairs {
-        let base = base_of(definitions, &to);
+        let base = add_base_definition(definitions, &to);
         if let Some(definition) = definitions.get_mut(&from) {
-            redirect(definition, &to, base.as_deref());
+            redirect_references(definition, &to, base.as_deref());
         }
     }
 }
 
 /// Pairs of definitions of which the first closes a cycle by referring to the second (depth-first search).
-fn ways_back(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
+fn back_edges(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
     #[derive(PartialEq)]
-    enum Seen {
+    enum VisitState {
         Entered,
         Left,
     }
-    let mut seen: HashMap<&str, Seen> = HashMap::new();
+    let mut visits: HashMap<&str, VisitState> = HashMap::new();
     let mut back = Vec::new();
     for start in definitions.keys() {
-        if seen.contains_key(start.as_str()) {
+        if visits.contains_key(start.as_str()) {
             continue;
         }
-        let mut path = vec![(start.as_str(), targets(definitions.get(start)))];
-        seen.insert(start, Seen::Entered);
+        let mut path = vec![(start.as_str(), in_place_references(definitions.get(start)))];
+        visits.insert(start, VisitState::Entered);
         while let Some((from, left)) = path.last_mut() {
             let from = *from;
             let Some(to) = left.pop() else {
-                seen.insert(from, Seen::Left);
+                visits.insert(from, VisitState::Left);
                 path.pop();
                 continue;
             };
-            match seen.get(to) {
-                Some(Seen::Entered) => back.push((from.to_owned(), to.to_owned())),
-                Some(Seen::Left) => {}
+            match visits.get(to) {
+                Some(VisitState::Entered) => back.push((from.to_owned(), to.to_owned())),
+                Some(VisitState::Left) => {}
                 None => {
-                    seen.insert(to, Seen::Entered);
-                    path.push((to, targets(definitions.get(to))));
+                    visits.insert(to, VisitState::Entered);
+                    path.push((to, in_place_references(definitions.get(to))));
                 }
             }
         }
@@ -79,34 +79,34 @@ fn ways_back(definitions: &BTreeMap<String, Value>) -> Vec<(String, String)> {
 }
 
 /// The definitions that apply to the same value as this one; the last first.
-fn targets(definition: Option<&Value>) -> Vec<&str> {
-    let mut found: Vec<&str> = Vec::new();
+fn in_place_references(definition: Option<&Value>) -> Vec<&str> {
+    let mut references: Vec<&str> = Vec::new();
     let mut known = HashSet::new();
-    let mut waiting: Vec<&Value> = definition.into_iter().collect();
-    while let Some(schema) = waiting.pop() {
+    let mut queue: Vec<&Value> = definition.into_iter().collect();
+    while let Some(schema) = queue.pop() {
         let Value::Object(fields) = schema else { continue };
         if let Some(name) = fields.get("$ref").and_then(Value::as_str).and_then(definition_name)
             && known.insert(name)
         {
-            found.push(name);
+            references.push(name);
         }
-        waiting.extend(LISTS.iter().filter_map(|word| fields.get(*word)?.as_array()).flatten());
-        waiting.extend(SINGLE.iter().filter_map(|word| fields.get(*word)));
-        waiting.extend(
+        queue.extend(LISTS.iter().filter_map(|keyword| fields.get(*keyword)?.as_array()).flatten());
+        queue.extend(SINGLE.iter().filter_map(|keyword| fields.get(*keyword)));
+        queue.extend(
             fields.get("dependentSchemas").and_then(Value::as_object).into_iter().flat_map(Map::values),
         );
     }
-    found.reverse();
-    found
+    references.reverse();
+    references
 }
 
 /// Adds a definition with the own properties of another, without what it combines, and returns its name;
 /// `None` if it has no properties.
-fn base_of(definitions: &mut BTreeMap<String, Value>, name: &str) -> Option<String> {
+fn add_base_definition(definitions: &mut BTreeMap<String, Value>, name: &str) -> Option<String> {
     let Value::Object(mut own) = definitions.get(name)?.clone() else { return None };
-    own.retain(|word, _| {
-        let combines = LISTS.contains(&word.as_str()) || SINGLE.contains(&word.as_str());
-        !combines && !matches!(word.as_str(), "$ref" | "dependentSchemas" | "discriminator")
+    own.retain(|keyword, _| {
+        let combines = LISTS.contains(&keyword.as_str()) || SINGLE.contains(&keyword.as_str());
+        !combines && !matches!(keyword.as_str(), "$ref" | "dependentSchemas" | "discriminator")
     });
     if !own.contains_key("properties") {
         return None;
@@ -124,7 +124,7 @@ fn base_of(definitions: &mut BTreeMap<String, Value>, name: &str) -> Option<Stri
 
 /// Replaces every reference in place to the definition `to` by one to `base`, or by a schema that accepts
 /// anything.
-fn redirect(schema: &mut Value, to: &str, base: Option<&str>) {
+fn redirect_references(schema: &mut Value, to: &str, base: Option<&str>) {
     let Value::Object(fields) = schema else { return };
     let is_back = fields.get("$ref").and_then(Value::as_str).and_then(definition_name) == Some(to);
     match base {
@@ -136,14 +136,14 @@ fn redirect(schema: &mut Value, to: &str, base: Option<&str>) {
         }
         _ => {}
     }
-    for word in LISTS {
-        for part in fields.get_mut(word).and_then(Value::as_array_mut).into_iter().flatten() {
-            redirect(part, to, base);
+    for keyword in LISTS {
+        for part in fields.get_mut(keyword).and_then(Value::as_array_mut).into_iter().flatten() {
+            redirect_references(part, to, base);
         }
     }
-    for word in SINGLE {
-        if let Some(part) = fields.get_mut(word) {
-            redirect(part, to, base);
+    for keyword in SINGLE {
+        if let Some(part) = fields.get_mut(keyword) {
+            redirect_references(part, to, base);
         }
     }
     // Beside an alternative that accepts anything, `oneOf` would refuse valid values, and `not` anything
@@ -157,7 +157,7 @@ fn redirect(schema: &mut Value, to: &str, base: Option<&str>) {
     }
     let dependent = fields.get_mut("dependentSchemas").and_then(Value::as_object_mut);
     for part in dependent.into_iter().flat_map(Map::values_mut) {
-        redirect(part, to, base);
+        redirect_references(part, to, base);
     }
 }
 
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn inheritance_both_ways_ends_at_the_base() {
+    fn mutual_inheritance_ends_at_the_base() {
         let mut definitions = definitions(json!({
             "Cat": {"allOf": [{"$ref": "#/$defs/Pet"}, {"properties": {"lives": {}}}]},
             "Pet": {"type": "object", "properties": {"friend": {"$ref": "#/$defs/Pet"}},
                 "oneOf": [{"$ref": "#/$defs/Cat"}]},
         }));
-        cut(&mut definitions);
+        break_cycles(&mut definitions);
         let friend = json!({"friend": {"$ref": "#/$defs/Pet"}});
         assert_eq!(
             definitions["Cat"],
@@ -189,24 +189,24 @@ mod tests {
     }
 
     #[test]
-    fn no_circle_is_left() {
+    fn no_cycle_is_left() {
         let mut definitions = definitions(json!({
             "a": {"$ref": "#/$defs/a"},
             "b": {"anyOf": [{"$ref": "#/$defs/c"}, {"not": {"$ref": "#/$defs/b"}}]},
             "c": {"if": {"$ref": "#/$defs/d"}, "then": {"$ref": "#/$defs/b"}},
             "d": {"allOf": [{"oneOf": [{"$ref": "#/$defs/b"}]}], "properties": {"x": {"$ref": "#/$defs/b"}}},
         }));
-        cut(&mut definitions);
-        assert_eq!(ways_back(&definitions), []);
+        break_cycles(&mut definitions);
+        assert_eq!(back_edges(&definitions), []);
         assert_eq!(definitions["d"]["properties"]["x"], json!({"$ref": "#/$defs/b"}));
     }
 
     #[test]
     fn a_long_chain_is_walked_without_a_deep_stack() {
-        let next = |place: usize| format!("#/$defs/x{}", place + 1);
+        let next = |index: usize| format!("#/$defs/x{}", index + 1);
         let mut definitions: BTreeMap<String, Value> =
-            (0..100_000).map(|place| (format!("x{place}"), json!({"$ref": next(place)}))).collect();
-        cut(&mut definitions);
+            (0..100_000).map(|index| (format!("x{index}"), json!({"$ref": next(index)}))).collect();
+        break_cycles(&mut definitions);
         assert_eq!(definitions.len(), 100_000);
     }
 }

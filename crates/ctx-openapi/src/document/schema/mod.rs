@@ -8,11 +8,11 @@ mod pattern;
 
 pub(super) use convert::add_remark;
 
-use super::names::Unique;
-use super::reference::{Node, shortened};
-use super::sources::Documents;
-use crate::operation::{Way, definition_reference};
-use pattern::Patterns;
+use super::documents::Documents;
+use super::names::UniqueNames;
+use super::reference::{DocumentNode, shorten};
+use crate::operation::{Direction, definition_reference};
+use pattern::PatternCache;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -23,70 +23,70 @@ const VALUES_MAX: usize = 1_000_000;
 const NAME_MAX: usize = 80;
 
 /// Converts schemas, and collects the definitions that they refer to.
-pub(super) struct Schemas<'d> {
+pub(super) struct SchemaConverter<'d> {
     documents: &'d Documents,
     /// The definition names of schemas, by document and JSON Pointer.
     names: HashMap<(usize, String), String>,
-    taken: Unique,
-    waiting: VecDeque<(String, Node<'d>)>,
+    definition_names: UniqueNames,
+    queue: VecDeque<(String, DocumentNode<'d>)>,
     /// Definitions that others combine with `allOf`.
     parts: HashSet<String>,
     /// Whether keywords beside a `$ref` count.
     has_siblings: bool,
     values_left: usize,
-    patterns: Patterns,
+    patterns: PatternCache,
 }
 
-impl<'d> Schemas<'d> {
+impl<'d> SchemaConverter<'d> {
     pub(super) fn new(documents: &'d Documents) -> Self {
         Self {
             documents,
             names: HashMap::new(),
-            taken: Unique::default(),
-            waiting: VecDeque::new(),
+            definition_names: UniqueNames::default(),
+            queue: VecDeque::new(),
             parts: HashSet::new(),
             has_siblings: has_siblings(documents.root()),
             values_left: VALUES_MAX,
-            patterns: Patterns::default(),
+            patterns: PatternCache::default(),
         }
     }
 
     /// Converts a schema of the document to JSON Schema; schemas that it refers to become definitions.
-    pub(super) fn schema(&mut self, schema: Node<'_>, way: Way) -> Value {
-        self.convert(schema, Some(way), false)
+    pub(super) fn convert_for(&mut self, schema: DocumentNode<'_>, direction: Direction) -> Value {
+        self.convert(schema, Some(direction), false)
     }
 
     /// All definitions that were referred to, directly or not.
     pub(super) fn into_definitions(mut self) -> BTreeMap<String, Value> {
         let mut definitions = BTreeMap::new();
-        while let Some((name, schema)) = self.waiting.pop_front() {
+        while let Some((name, schema)) = self.queue.pop_front() {
             let definition = self.convert(schema, None, false);
             definitions.insert(name, definition);
         }
         for name in &self.parts {
-            definitions.get_mut(name).into_iter().for_each(convert::open);
+            definitions.get_mut(name).into_iter().for_each(convert::allow_more_fields);
         }
-        cycles::cut(&mut definitions);
+        cycles::break_cycles(&mut definitions);
         definitions
     }
 
     /// The `$ref` to the definition of a referenced schema; a schema that accepts anything if the reference
     /// cannot be resolved.
-    fn refer(&mut self, from: usize, reference: &str) -> Map<String, Value> {
-        let found = match self.documents.find_last(from, reference) {
-            Ok(found) if found.node.value.is_object() || found.node.value.is_boolean() => found,
+    fn reference_to(&mut self, from: usize, reference: &str) -> Map<String, Value> {
+        let target = match self.documents.resolve_aliases(from, reference) {
+            Ok(target) if target.node.value.is_object() || target.node.value.is_boolean() => target,
             Ok(_) => return Map::new(),
             Err(why) => {
                 tracing::debug!("a schema {why}");
                 return Map::new();
             }
         };
-        let key = (found.node.document, found.pointer);
+        let key = (target.node.document, target.pointer);
         let name = match self.names.get(&key) {
             Some(name) => name.clone(),
             None => {
-                let name = self.name(&key);
-                self.waiting.push_back((name.clone(), found.node));
+                let name = self.unique_name(&key);
+                self.queue.push_back((name.clone(), target.node));
                 self.names.insert(key, name.clone());
                 name
             }
@@ -95,7 +95,7 @@ impl<'d> Schemas<'d> {
     }
 
     /// A unique name for a definition: the last part of its JSON Pointer, or the name of its document.
-    fn name(&mut self, (document, pointer): &(usize, String)) -> String {
+    fn unique_name(&mut self, (document, pointer): &(usize, String)) -> String {
         let last = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
         let part = if last.is_empty() {
             let file = self.documents.address(*document).rsplit('/').next().unwrap_or_default();
@@ -107,17 +107,18 @@ impl<'d> Schemas<'d> {
         let plain = part.chars().map(|c| if is_plain(c) { c } else { '_' }).take(NAME_MAX);
         let base: String = plain.collect();
         let base = if base.trim_matches(['_', '-', '.']).is_empty() { "Schema".to_owned() } else { base };
-        self.taken.take(&base)
+        self.definition_names.take(&base)
     }
 
     /// Whether a schema, or the schema that it refers to, has this mark.
-    fn is_marked(&self, schema: Node<'_>, mark: &str) -> bool {
+    fn has_mark(&self, schema: DocumentNode<'_>, mark: &str) -> bool {
         if schema.is(mark) {
             return true;
         }
         let reference = schema.text("$ref");
-        let found = reference.and_then(|reference| self.documents.find_last(schema.document, reference).ok());
-        found.is_some_and(|found| found.node.is(mark))
+        let target =
+            reference.and_then(|reference| self.documents.resolve_aliases(schema.document, reference).ok());
+        target.is_some_and(|target| target.node.is(mark))
     }
 }
 
@@ -135,14 +136,14 @@ fn has_siblings(root: &Value) -> bool {
 }
 
 /// A default value for a description: short; `None` if it is null or empty.
-pub(super) fn told(value: &Value) -> Option<String> {
+pub(super) fn default_text(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null => return None,
         Value::String(text) if text.is_empty() => return None,
         Value::String(text) => text.clone(),
         value => value.to_string(),
     };
-    Some(shortened(&text))
+    Some(shorten(&text))
 }
 
 #[cfg(test)]

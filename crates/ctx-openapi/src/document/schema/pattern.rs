@@ -9,15 +9,15 @@ use std::collections::HashMap;
 
 /// Expressions of one description that are compiled, which takes a while for each; any further ones are left
 /// out.
-const TRIED_MAX: usize = 2_000;
+const COMPILED_MAX: usize = 2_000;
 
 /// Whether each expression can be compiled; most occur in many schemas.
 #[derive(Default)]
-pub(super) struct Patterns(HashMap<String, bool>);
+pub(super) struct PatternCache(HashMap<String, bool>);
 
 /// The expression without the slashes around it that some languages write; `None` if it can never match as it
 /// is.
-pub(super) fn meant(pattern: &str) -> Option<&str> {
+pub(super) fn strip_slashes(pattern: &str) -> Option<&str> {
     let Some(inside) = pattern.strip_prefix('/').filter(|inside| inside.starts_with('^')) else {
         return Some(pattern);
     };
@@ -26,13 +26,13 @@ pub(super) fn meant(pattern: &str) -> Option<&str> {
     flags.chars().all(|flag| matches!(flag, 'g' | 'u')).then_some(inside)
 }
 
-impl Patterns {
+impl PatternCache {
     /// Whether an expression can be compiled.
-    pub(super) fn takes(&mut self, pattern: &str) -> bool {
+    pub(super) fn compiles(&mut self, pattern: &str) -> bool {
         if let Some(known) = self.0.get(pattern) {
             return *known;
         }
-        if self.0.len() >= TRIED_MAX {
+        if self.0.len() >= COMPILED_MAX {
             return false;
         }
         let compiled = ArgumentSchema::compile(json!({"pattern": pattern}));
@@ -49,19 +49,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_compiled_is_known() {
-        let mut patterns = Patterns::default();
+    fn invalid_patterns_are_detected() {
+        let mut patterns = PatternCache::default();
         for pattern in ["^a+$", "(?=a)b", "\\d{3}", "^\\p{L}+$", "[\\s\\S]*", "(a)\\1"] {
-            assert!(patterns.takes(pattern), "{pattern}");
+            assert!(patterns.compiles(pattern), "{pattern}");
         }
         for pattern in ["(", "[a", "a{2,1}", "(?<=a+", "*", "\\p{Nope}"] {
-            assert!(!patterns.takes(pattern), "{pattern}");
-            assert!(!patterns.takes(pattern), "{pattern} again");
+            assert!(!patterns.compiles(pattern), "{pattern}");
+            assert!(!patterns.compiles(pattern), "{pattern} again");
         }
     }
 
     #[test]
-    fn what_stands_between_slashes_is_meant_without_them() {
+    fn slashes_around_a_pattern_are_stripped() {
         for (pattern, expected) in [
             ("/^[a-z]+$/", Some("^[a-z]+$")),
             ("/^a\\/b$/g", Some("^a\\/b$")),
@@ -70,7 +70,7 @@ mod tests {
             ("/a/", Some("/a/")),
             ("^/a/$", Some("^/a/$")),
         ] {
-            assert_eq!(meant(pattern), expected, "{pattern}");
+            assert_eq!(strip_slashes(pattern), expected, "{pattern}");
         }
     }
 }

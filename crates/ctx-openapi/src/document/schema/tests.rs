@@ -1,30 +1,30 @@
 //! Conversion of schemas, one keyword at a time.
 
-use super::super::sources::{Alone, Home};
+use super::super::documents::{RootLocation, SingleDocument};
 use super::*;
 use ctx_core::ArgumentSchema;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn converted(schema: Value, named: Value) -> (Value, BTreeMap<String, Value>) {
-    converted_in(&json!({"openapi": "3.0.0", "components": {"schemas": named}, "schema": schema}))
+fn convert(schema: Value, named: Value) -> (Value, BTreeMap<String, Value>) {
+    convert_in(&json!({"openapi": "3.0.0", "components": {"schemas": named}, "schema": schema}))
 }
 
-fn converted_in(document: &Value) -> (Value, BTreeMap<String, Value>) {
-    let home = Home::Directory("a.json".to_owned());
-    let documents = Documents::gather(&document.to_string(), home, &Alone).unwrap();
-    let mut schemas = Schemas::new(&documents);
-    let node = Node { document: 0, value: documents.root() };
+fn convert_in(document: &Value) -> (Value, BTreeMap<String, Value>) {
+    let location = RootLocation::Directory("a.json".to_owned());
+    let documents = Documents::gather(&document.to_string(), location, &SingleDocument).unwrap();
+    let mut schemas = SchemaConverter::new(&documents);
+    let node = DocumentNode { document: 0, value: documents.root() };
     let schema = schemas.convert(node.get("schema").unwrap(), None, false);
     (schema, schemas.into_definitions())
 }
 
-fn alone(schema: Value) -> Value {
-    converted(schema, json!({})).0
+fn convert_single(schema: Value) -> Value {
+    convert(schema, json!({})).0
 }
 
 #[test]
-fn words_become_those_of_today() {
+fn older_keywords_are_converted() {
     for (old, new) in [
         (json!({"type": "string", "nullable": true}), json!({"type": ["string", "null"]})),
         (
@@ -55,27 +55,27 @@ fn words_become_those_of_today() {
         ),
         (json!({"required": ["a", "a", 1]}), json!({"required": ["a"]})),
     ] {
-        assert_eq!(alone(old.clone()), new, "{old}");
+        assert_eq!(convert_single(old.clone()), new, "{old}");
     }
 }
 
 #[test]
-fn one_bad_pattern_leaves_all_else_checked() {
+fn an_invalid_pattern_leaves_other_constraints() {
     let schema = json!({"type": "object", "required": ["id"], "additionalProperties": false,
         "properties": {"id": {"type": "string", "pattern": "^[a", "minLength": 2}, "name": {"pattern": "^b"}},
         "patternProperties": {"(": {"type": "integer"}, "^x-": {"type": "integer"}}});
-    let arguments = ArgumentSchema::compile(alone(schema)).unwrap();
-    let good = |value: Value| arguments.prepare(value).is_ok();
-    assert!(good(json!({"id": "zz", "name": "bob", "x-a": 1})));
+    let arguments = ArgumentSchema::compile(convert_single(schema)).unwrap();
+    let is_valid = |value: Value| arguments.prepare(value).is_ok();
+    assert!(is_valid(json!({"id": "zz", "name": "bob", "x-a": 1})));
     for bad in
         [json!({}), json!({"id": "z"}), json!({"id": "zz", "name": "a"}), json!({"id": "zz", "x-a": "1"})]
     {
-        assert!(!good(bad.clone()), "{bad}");
+        assert!(!is_valid(bad.clone()), "{bad}");
     }
 }
 
 #[test]
-fn what_is_named_is_defined_once() {
+fn a_referenced_schema_is_defined_once() {
     let named = json!({
         "A b": {"properties": {"next": {"$ref": "#/components/schemas/A b"}, "other": {"$ref": "#/components/schemas/C"}}},
         "C": {"$ref": "#/components/schemas/D"},
@@ -84,7 +84,7 @@ fn what_is_named_is_defined_once() {
     });
     let schema = json!({"anyOf": [{"$ref": "#/components/schemas/A%20b"}, {"$ref": "#/components/schemas/A b"},
         {"$ref": "#/components/schemas/gone"}, {"$ref": "https://example.com/x"}, {"$ref": "#/components/schemas/D"}]});
-    let (schema, definitions) = converted(schema, named);
+    let (schema, definitions) = convert(schema, named);
     let a = json!({"$ref": "#/$defs/A_b"});
     let d = json!({"$ref": "#/$defs/D"});
     assert_eq!(schema, json!({"anyOf": [a, a, {}, {}, d]}));
@@ -98,9 +98,9 @@ fn what_is_named_is_defined_once() {
 }
 
 #[test]
-fn what_may_be_nothing_may_also_be_named() {
+fn nullable_applies_beside_a_reference() {
     let schema = json!({"nullable": true, "description": "x", "allOf": [{"$ref": "#/components/schemas/A"}]});
-    let (schema, _) = converted(schema, json!({"A": {}}));
+    let (schema, _) = convert(schema, json!({"A": {}}));
     assert_eq!(
         schema,
         json!({"description": "x", "anyOf": [{"allOf": [{"$ref": "#/$defs/A"}]}, {"type": "null"}]})
@@ -108,7 +108,7 @@ fn what_may_be_nothing_may_also_be_named() {
 }
 
 #[test]
-fn words_beside_a_reference_count_since_version_3_1() {
+fn keywords_beside_a_reference_count_since_version_3_1() {
     let schema =
         json!({"$ref": "#/components/schemas/A", "type": "string", "minLength": 1, "description": "x"});
     for (version, expected) in [
@@ -116,69 +116,72 @@ fn words_beside_a_reference_count_since_version_3_1() {
         ("3.1.0", json!({"$ref": "#/$defs/A", "type": "string", "minLength": 1, "description": "x"})),
     ] {
         let document = json!({"openapi": version, "components": {"schemas": {"A": {"type": "object"}}}, "schema": schema});
-        assert_eq!(converted_in(&document).0, expected, "{version}");
+        assert_eq!(convert_in(&document).0, expected, "{version}");
     }
 }
 
 #[test]
-fn parts_of_one_object_do_not_refuse_each_others_fields() {
+fn all_of_parts_accept_each_others_fields() {
     let closed =
         |name: &str| json!({"properties": {name: {"type": "string"}}, "additionalProperties": false});
-    let mut whole = closed("c");
-    whole["allOf"] = json!([{"$ref": "#/components/schemas/A"}, closed("b")]);
-    let (schema, definitions) = converted(whole, json!({"A": closed("a")}));
+    let mut combined = closed("c");
+    combined["allOf"] = json!([{"$ref": "#/components/schemas/A"}, closed("b")]);
+    let (schema, definitions) = convert(combined, json!({"A": closed("a")}));
     let arguments =
         ArgumentSchema::compile(json!({"properties": {"x": schema}, "$defs": definitions})).unwrap();
     assert!(arguments.prepare(json!({"x": {"a": "", "b": "", "c": ""}})).is_ok());
     assert!(arguments.prepare(json!({"x": {"a": 1}})).is_err());
     assert!(arguments.prepare(json!({"x": {"d": ""}})).is_err());
     let (_, definitions) =
-        converted(json!({"allOf": [{"$ref": "#/components/schemas/A"}]}), json!({"A": closed("a")}));
+        convert(json!({"allOf": [{"$ref": "#/components/schemas/A"}]}), json!({"A": closed("a")}));
     assert_eq!(definitions["A"], closed("a"));
 }
 
 #[test]
-fn parts_that_contradict_each_other_say_nothing() {
+fn contradictory_all_of_types_are_dropped() {
     let text = json!({"type": "string"});
-    assert_eq!(alone(json!({"allOf": [text, {"type": "integer"}], "title": "x"})), json!({"title": "x"}));
-    assert_eq!(alone(json!({"allOf": [text], "type": "object"})), json!({}));
+    assert_eq!(
+        convert_single(json!({"allOf": [text, {"type": "integer"}], "title": "x"})),
+        json!({"title": "x"})
+    );
+    assert_eq!(convert_single(json!({"allOf": [text], "type": "object"})), json!({}));
     for possible in [
         json!({"allOf": [{"type": "integer"}, {"type": "number"}]}),
         json!({"allOf": [{"type": ["null", "string"]}, text, {"minLength": 1}], "type": "string"}),
     ] {
-        assert_eq!(alone(possible.clone()), possible);
+        assert_eq!(convert_single(possible.clone()), possible);
     }
 }
 
 #[test]
-fn a_pattern_that_cannot_be_read_leaves_the_others() {
+fn an_unreadable_pattern_is_dropped_alone() {
     let schema = json!({"properties": {"a": {"pattern": "^[\\d-_/]+$"}, "b": {"pattern": "^a"}, "c": {"pattern": "("}}});
-    assert_eq!(alone(schema), json!({"properties": {"a": {}, "b": {"pattern": "^a"}, "c": {}}}));
+    assert_eq!(convert_single(schema), json!({"properties": {"a": {}, "b": {"pattern": "^a"}, "c": {}}}));
 }
 
 #[test]
 fn marks_are_found_behind_references() {
     let named = json!({"Id": {"type": "string", "readOnly": true}});
-    let (schema, _) = converted(json!({"properties": {"id": {"$ref": "#/components/schemas/Id"}}}), named);
+    let (schema, _) = convert(json!({"properties": {"id": {"$ref": "#/components/schemas/Id"}}}), named);
     assert_eq!(schema, json!({"properties": {"id": {"$ref": "#/$defs/Id", "readOnly": true}}}));
 }
 
 #[test]
-fn there_is_a_bound_for_all_schemas_together() {
+fn all_schemas_together_are_bounded() {
     let document = json!({"schema": {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}});
-    let home = Home::Directory("a.json".to_owned());
-    let documents = Documents::gather(&document.to_string(), home, &Alone).unwrap();
-    let mut schemas = Schemas { values_left: 3, ..Schemas::new(&documents) };
-    let schema = Node { document: 0, value: documents.root() }.get("schema").unwrap();
-    let whole = json!({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
-    assert_eq!(schemas.schema(schema, Way::Request), whole);
-    assert_eq!(schemas.schema(schema, Way::Request), json!({}));
+    let location = RootLocation::Directory("a.json".to_owned());
+    let documents = Documents::gather(&document.to_string(), location, &SingleDocument).unwrap();
+    let mut schemas = SchemaConverter { values_left: 3, ..SchemaConverter::new(&documents) };
+    let schema = DocumentNode { document: 0, value: documents.root() }.get("schema").unwrap();
+    let combined = json!({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
+    assert_eq!(schemas.convert_for(schema, Direction::Request), combined);
+    assert_eq!(schemas.convert_for(schema, Direction::Request), json!({}));
 }
 
 proptest! {
     #[test]
-    fn no_schema_is_refused_for_its_words(
-        words in proptest::collection::vec(
+    fn every_converted_schema_compiles(
+        keywords in proptest::collection::vec(
             (
                 proptest::sample::select(vec![
                     "type", "enum", "const", "required", "properties", "items", "allOf", "oneOf", "not", "minimum",
@@ -196,11 +199,11 @@ proptest! {
             0..8,
         )
     ) {
-        let schema: Value = words.into_iter().map(|(word, value)| (word.to_owned(), value)).collect();
-        let (schema, definitions) = converted(schema.clone(), json!({"A": schema}));
-        let whole = json!({"properties": {"x": schema}, "$defs": definitions});
-        let compiled = ArgumentSchema::compile(whole.clone());
-        prop_assert!(compiled.is_ok(), "{:?} {}", compiled.err(), whole);
+        let schema: Value = keywords.into_iter().map(|(keyword, value)| (keyword.to_owned(), value)).collect();
+        let (schema, definitions) = convert(schema.clone(), json!({"A": schema}));
+        let combined = json!({"properties": {"x": schema}, "$defs": definitions});
+        let compiled = ArgumentSchema::compile(combined.clone());
+        prop_assert!(compiled.is_ok(), "{:?} {}", compiled.err(), combined);
         let _ = compiled.unwrap().prepare(json!({"x": {"a": [1]}}));
     }
 }

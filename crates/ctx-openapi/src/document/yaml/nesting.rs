@@ -12,41 +12,41 @@ const KEY_CHARS_MAX: usize = 1024;
 
 /// Line and column, counted from 1, of the bracket that exceeds this depth.
 pub(super) fn find_excessive(text: &str, depth_max: usize) -> Option<(usize, usize)> {
-    let mut scan = Scan {
+    let mut scanner = Scanner {
         rest: text.chars(),
-        at: Mark { index: 0, line: 1, column: 0 },
+        position: Position { index: 0, line: 1, column: 0 },
         depth: 0,
         indents: Vec::new(),
         key: None,
         may_be_key: true,
     };
-    while scan.depth <= depth_max {
-        scan.token()?;
+    while scanner.depth <= depth_max {
+        scanner.consume_token()?;
     }
-    Some((scan.at.line, scan.at.column))
+    Some((scanner.position.line, scanner.position.column))
 }
 
 #[derive(Clone, Copy)]
-struct Mark {
+struct Position {
     index: usize,
     line: usize,
     column: usize,
 }
 
-struct Scan<'t> {
+struct Scanner<'t> {
     rest: Chars<'t>,
-    at: Mark,
+    position: Position,
     /// Open flow collections.
     depth: usize,
     /// Columns of the open block collections, the innermost last.
     indents: Vec<usize>,
     /// Start of the token that a following `:` makes a key; in block context only.
-    key: Option<Mark>,
+    key: Option<Position>,
     /// Whether the next token may become a key.
     may_be_key: bool,
 }
 
-impl Scan<'_> {
+impl Scanner<'_> {
     fn peek(&self) -> Option<char> {
         self.rest.clone().next()
     }
@@ -57,12 +57,12 @@ impl Scan<'_> {
 
     fn advance(&mut self) {
         let Some(char) = self.rest.next() else { return };
-        self.at.index += 1;
-        self.at.column += 1;
+        self.position.index += 1;
+        self.position.column += 1;
         if is_break(char) {
             // `\r\n` is one line break.
-            self.at.line += usize::from(char != '\r' || self.peek() != Some('\n'));
-            self.at.column = 0;
+            self.position.line += usize::from(char != '\r' || self.peek() != Some('\n'));
+            self.position.column = 0;
         }
     }
 
@@ -77,17 +77,17 @@ impl Scan<'_> {
     }
 
     /// Consumes one token; `None` at the end, and where libyaml's scanner stops with an error.
-    fn token(&mut self) -> Option<()> {
+    fn consume_token(&mut self) -> Option<()> {
         self.skip_space();
         if self.is_block() {
-            while self.indents.last().is_some_and(|indent| *indent > self.at.column) {
+            while self.indents.last().is_some_and(|indent| *indent > self.position.column) {
                 self.indents.pop();
             }
         }
         let char = self.peek()?;
         let before_blank = self.peek_second().is_none_or(is_blank_or_break);
         match char {
-            '%' if self.at.column == 0 => self.skip_while(|char| !is_break(char)),
+            '%' if self.position.column == 0 => self.skip_while(|char| !is_break(char)),
             '-' | '.' if self.is_document_marker() => {
                 (0..3).for_each(|_| self.advance());
                 self.indents.clear();
@@ -114,9 +114,9 @@ impl Scan<'_> {
             }
             '!' => self.tag(),
             '|' | '>' if self.is_block() => self.block_scalar(),
-            '\'' | '"' => self.quoted(char),
+            '\'' | '"' => self.quoted_scalar(char),
             '%' | '@' | '`' | '|' | '>' | '\t' => return None,
-            _ => self.plain()?,
+            _ => self.plain_scalar()?,
         }
         Some(())
     }
@@ -142,7 +142,7 @@ impl Scan<'_> {
     fn is_document_marker(&self) -> bool {
         let mut rest = self.rest.clone();
         let marks = [rest.next(), rest.next(), rest.next()];
-        self.at.column == 0
+        self.position.column == 0
             && (marks == [Some('-'); 3] || marks == [Some('.'); 3])
             && rest.next().is_none_or(is_blank_or_break)
     }
@@ -151,7 +151,7 @@ impl Scan<'_> {
     fn save_key(&mut self) {
         if self.is_block() {
             if self.may_be_key {
-                self.key = Some(self.at);
+                self.key = Some(self.position);
             }
             self.may_be_key = false;
         }
@@ -161,14 +161,16 @@ impl Scan<'_> {
     /// began.
     fn indicator(&mut self, opens_here: bool) -> Option<()> {
         if self.is_block() {
-            let is_key = |key: &Mark| {
-                key.line == self.at.line && key.index + KEY_CHARS_MAX >= self.at.index && !opens_here
+            let is_key = |key: &Position| {
+                key.line == self.position.line
+                    && key.index + KEY_CHARS_MAX >= self.position.index
+                    && !opens_here
             };
             let key = self.key.take().filter(is_key);
             if key.is_none() && !self.may_be_key {
                 return None;
             }
-            let column = key.map_or(self.at.column, |key| key.column);
+            let column = key.map_or(self.position.column, |key| key.column);
             if self.indents.last().is_none_or(|indent| *indent < column) {
                 self.indents.push(column);
             }
@@ -200,7 +202,7 @@ impl Scan<'_> {
         self.skip_while(|char| !is_break(char));
         self.advance_line();
         indent = self.skip_empty_lines(indent, parent.map_or(1, |parent| parent + 1));
-        while self.at.column == indent && self.peek().is_some() {
+        while self.position.column == indent && self.peek().is_some() {
             self.skip_while(|char| !is_break(char));
             self.advance_line();
             self.skip_empty_lines(indent, 0);
@@ -213,10 +215,10 @@ impl Scan<'_> {
     fn skip_empty_lines(&mut self, indent: usize, indent_min: usize) -> usize {
         let mut found = indent_min;
         loop {
-            while (indent == 0 || self.at.column < indent) && self.peek() == Some(' ') {
+            while (indent == 0 || self.position.column < indent) && self.peek() == Some(' ') {
                 self.advance();
             }
-            found = found.max(self.at.column);
+            found = found.max(self.position.column);
             if !self.peek().is_some_and(is_break) {
                 return if indent == 0 { found } else { indent };
             }
@@ -231,7 +233,7 @@ impl Scan<'_> {
         self.advance();
     }
 
-    fn quoted(&mut self, quote: char) {
+    fn quoted_scalar(&mut self, quote: char) {
         self.save_key();
         self.advance();
         while let Some(char) = self.peek() {
@@ -249,7 +251,7 @@ impl Scan<'_> {
     }
 
     /// A plain scalar (without quotes), which may continue on the next line.
-    fn plain(&mut self) -> Option<()> {
+    fn plain_scalar(&mut self) -> Option<()> {
         self.save_key();
         let indent = self.indents.last().map_or(0, |indent| indent + 1);
         let is_flow = !self.is_block();
@@ -273,7 +275,7 @@ impl Scan<'_> {
                 self.advance();
                 self.may_be_key |= is_break(char);
             }
-            if !is_flow && self.at.column < indent {
+            if !is_flow && self.position.column < indent {
                 return Some(());
             }
         }
@@ -365,7 +367,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(5_000))]
 
         #[test]
-        fn what_nests_is_what_the_parser_takes_for_nested(
+        fn nesting_is_counted_as_the_parser_counts_it(
             pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..14),
         ) {
             let before = pieces.concat();

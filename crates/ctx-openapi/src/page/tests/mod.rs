@@ -3,7 +3,7 @@
 mod services;
 
 use super::*;
-use crate::operation::{MediaKind, Parameter, Place};
+use crate::operation::{BodyEncoding, Parameter, ParameterLocation};
 use crate::request::tests::{body, operation, parameter};
 use ctx_core::Secret;
 use http::header::{HeaderValue, LINK};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 /// A call and its response.
-struct Played {
+struct CallFixture {
     operation: Operation,
     schema: Value,
     arguments: Map<String, Value>,
@@ -22,23 +22,23 @@ struct Played {
 }
 
 /// A `GET` call with parameters like `page:integer`, `cursor` or `!needed`.
-fn get(url: &str, parameters: &[&str], arguments: Value, body: Value) -> Played {
+fn get(url: &str, parameters: &[&str], arguments: Value, body: Value) -> CallFixture {
     let url = Url::parse(url).unwrap();
     let mut properties = Map::new();
     let parameters = parameters.iter().map(|text| {
         let (name, kind) = text.trim_start_matches('!').split_once(':').unwrap_or((text, "string"));
         let name = name.trim_start_matches('!');
         properties.insert(name.to_owned(), json!({ "type": kind }));
-        Parameter { required: text.starts_with('!'), ..parameter(Place::Query, name) }
+        Parameter { required: text.starts_with('!'), ..parameter(ParameterLocation::Query, name) }
     });
     let operation = Operation { parameters: parameters.collect(), ..operation("GET", url.path()) };
     let schema = json!({ "type": "object", "properties": properties });
     let arguments = arguments.as_object().unwrap().clone();
     let headers = HeaderMap::new();
-    Played { operation, schema, arguments, url, headers, body, redactor: Redactor::default() }
+    CallFixture { operation, schema, arguments, url, headers, body, redactor: Redactor::default() }
 }
 
-impl Played {
+impl CallFixture {
     fn link(mut self, text: &str) -> Self {
         self.headers.append(LINK, HeaderValue::from_str(text).unwrap());
         self
@@ -46,7 +46,7 @@ impl Played {
 
     fn page(&self) -> Option<Page> {
         let Self { operation, schema, arguments, url, headers, body, redactor } = self;
-        Exchange { operation, schema, arguments, url, headers, body, redactor }.page()
+        CompletedCall { operation, schema, arguments, url, headers, body, redactor }.page()
     }
 
     fn next(&self) -> Value {
@@ -61,13 +61,15 @@ fn items(count: usize) -> Value {
 
 #[test]
 fn a_cursor_goes_into_the_body_of_a_search() {
-    let answer = json!({ "object": "list", "results": items(2), "next_cursor": "abc", "has_more": true });
+    let response = json!({ "object": "list", "results": items(2), "next_cursor": "abc", "has_more": true });
     let notion = |arguments: Value| {
-        let mut played = get("https://api.notion.com/v1/search", &[], arguments, answer.clone());
-        played.operation.method = "POST".to_owned();
-        played.operation.body =
-            Some(body(&["query", "start_cursor", "page_size"], vec![("application/json", MediaKind::Json)]));
-        played
+        let mut fixture = get("https://api.notion.com/v1/search", &[], arguments, response.clone());
+        fixture.operation.method = "POST".to_owned();
+        fixture.operation.body = Some(body(
+            &["query", "start_cursor", "page_size"],
+            vec![("application/json", BodyEncoding::Json)],
+        ));
+        fixture
     };
     assert_eq!(notion(json!({})).next(), json!({ "body": { "start_cursor": "abc" } }));
     assert_eq!(
@@ -78,25 +80,24 @@ fn a_cursor_goes_into_the_body_of_a_search() {
 }
 
 #[test]
-fn what_changes_something_is_not_called_again() {
+fn only_read_methods_are_paginated() {
     for method in ["PUT", "PATCH", "DELETE", "HEAD"] {
-        let mut played = get(
+        let mut fixture = get(
             "https://api.example/x",
             &["cursor"],
             json!({}),
             json!({ "items": items(2), "next_cursor": "a" }),
         );
-        played.operation.method = method.to_owned();
-        assert_eq!(played.page(), None, "{method}");
+        fixture.operation.method = method.to_owned();
+        assert_eq!(fixture.page(), None, "{method}");
     }
-    let mut adding =
-        get("https://api.example/x", &["page:integer"], json!({}), json!({ "labels": items(2) }));
-    adding.operation.method = "POST".to_owned();
-    assert_eq!(adding.next(), json!(null));
+    let mut post = get("https://api.example/x", &["page:integer"], json!({}), json!({ "labels": items(2) }));
+    post.operation.method = "POST".to_owned();
+    assert_eq!(post.next(), json!(null));
 }
 
 #[test]
-fn links_are_read_as_they_may_be_written() {
+fn link_headers_are_parsed_in_all_spellings() {
     for (header, next) in [
         ("<?page=2>; rel=next", json!(2)),
         ("</things?page=2>;REL=\"prefetch NEXT\"", json!(2)),
@@ -110,14 +111,14 @@ fn links_are_read_as_they_may_be_written() {
         ("<?page=2; rel=next", json!(2)),
         ("rel=next", json!(2)),
     ] {
-        let played =
+        let fixture =
             get("https://api.example/things?page=1", &["page:integer"], json!({ "page": 1 }), items(2));
-        assert_eq!(played.link(header).next().get("page").cloned().unwrap_or_default(), next, "{header}");
+        assert_eq!(fixture.link(header).next().get("page").cloned().unwrap_or_default(), next, "{header}");
     }
 }
 
 #[test]
-fn what_the_operation_does_not_take_is_told_to_be_beyond_reach() {
+fn a_page_that_needs_an_undeclared_parameter_is_unreachable() {
     let graph = get(
         "https://graph.microsoft.com/v1.0/users",
         &["$top:integer"],
@@ -136,9 +137,10 @@ fn what_the_operation_does_not_take_is_told_to_be_beyond_reach() {
 }
 
 #[test]
-fn what_the_operation_does_not_take_is_not_about_its_pages() {
-    let answer = json!({ "items": items(10), "cursor": null, "after": "", "per_page": 10 });
-    let counting = |parameters: &[&str]| get("https://api.example/x", parameters, json!({}), answer.clone());
+fn response_fields_without_a_parameter_are_ignored() {
+    let response = json!({ "items": items(10), "cursor": null, "after": "", "per_page": 10 });
+    let counting =
+        |parameters: &[&str]| get("https://api.example/x", parameters, json!({}), response.clone());
     assert_eq!(counting(&["page:integer"]).next(), json!({ "page": 2 }));
     assert_eq!(counting(&["page:integer", "cursor"]).next(), json!(null));
     let twitter = json!({ "users": items(2), "next_cursor": 0 });
@@ -149,24 +151,24 @@ fn what_the_operation_does_not_take_is_not_about_its_pages() {
 }
 
 #[test]
-fn lists_and_what_is_needed_stay_and_secrets_are_never_taken() {
-    let mut played = get(
+fn lists_and_required_arguments_stay_and_secrets_are_never_copied() {
+    let mut fixture = get(
         "https://api.example/x?key=hunter2!",
         &["!q", "ids:array", "key", "page:integer", "sort"],
         json!({ "q": "a b", "ids": [1, 2], "sort": "up", "page": 1 }),
         items(2),
     )
     .link("<?ids=1&ids=2&key=hunter2!&page=2>; rel=next");
-    played.redactor = Redactor::new([Secret::new("hunter2!")]);
-    assert_eq!(played.next(), json!({ "q": "a b", "ids": [1, 2], "page": 2 }));
+    fixture.redactor = Redactor::new([Secret::new("hunter2!")]);
+    assert_eq!(fixture.next(), json!({ "q": "a b", "ids": [1, 2], "page": 2 }));
 }
 
 #[test]
 fn frozen_arguments_are_not_replaced() {
-    let mut played =
+    let mut fixture =
         get("https://api.example/x", &["page:integer"], json!({}), items(2)).link("<?page=2>; rel=next");
-    played.operation.frozen.insert("page".to_owned(), json!(1));
-    assert_eq!(played.next(), json!(null));
+    fixture.operation.frozen.insert("page".to_owned(), json!(1));
+    assert_eq!(fixture.next(), json!(null));
 }
 
 /// Names that pagination recognises in parameters or responses.
@@ -216,8 +218,8 @@ proptest! {
     /// If a service always returns the same response, no arguments are repeated. (Page numbers may grow
     /// forever; whoever walks the list stops at the first response that is repeated.)
     #[test]
-    fn no_answer_leads_in_a_circle(
-        answer in any_value(),
+    fn the_same_response_never_repeats_arguments(
+        response in any_value(),
         names in prop::collection::btree_set(prop::sample::select(&NAMES[..]), 0..5),
         link in prop::option::of("<\\?[a-z_]{1,6}=[0-9]>; rel=next"),
         is_post in any::<bool>(),
@@ -227,28 +229,28 @@ proptest! {
             name => name.to_owned(),
         }).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut played = get("https://api.example/things", &names, json!({}), answer);
+        let mut fixture = get("https://api.example/things", &names, json!({}), response);
         if is_post {
-            played.operation.method = "POST".to_owned();
+            fixture.operation.method = "POST".to_owned();
         }
         if let Some(link) = link {
-            played = played.link(&link);
+            fixture = fixture.link(&link);
         }
-        let mut seen = vec![played.arguments.clone()];
+        let mut seen = vec![fixture.arguments.clone()];
         for _ in 0..8 {
-            let Some(next) = played.page().and_then(|page| page.next) else { break };
+            let Some(next) = fixture.page().and_then(|page| page.next) else { break };
             prop_assert!(!seen.contains(&next), "{next:?}");
             let counts = |map: &Map<String, Value>| map.get("page").or(map.get("offset")).and_then(Value::as_u64);
-            let is_counted = counts(&next).unwrap_or(0) > counts(&played.arguments).unwrap_or(0);
+            let is_counted = counts(&next).unwrap_or(0) > counts(&fixture.arguments).unwrap_or(0);
             prop_assert!(is_counted || seen.len() <= 2, "{seen:?}");
             seen.push(next.clone());
-            played.arguments = next;
+            fixture.arguments = next;
         }
     }
 
     #[test]
-    fn any_header_is_read(header in "[<>;,=\"\\\\a-z ?/&]{0,60}", answer in any_value()) {
-        let played = get("https://api.example/things", &["page:integer", "a"], json!({}), answer).link(&header);
-        played.page();
+    fn any_link_header_is_parsed_without_panic(header in "[<>;,=\"\\\\a-z ?/&]{0,60}", response in any_value()) {
+        let fixture = get("https://api.example/things", &["page:integer", "a"], json!({}), response).link(&header);
+        fixture.page();
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 /// Each case has the path to its items and the arguments of the next page, or null.
 #[test]
-fn the_next_page_is_found_as_the_service_tells_it() {
+fn the_next_page_of_real_services_is_found() {
     let github = "https://api.github.com/repos/octo/hello/issues";
     let github_link = "<https://api.github.com/repositories/1300192/issues?per_page=2&page=2>; rel=\"next\", \
          <https://api.github.com/repositories/1300192/issues?per_page=2&page=9>; rel=\"last\"";
@@ -262,11 +262,11 @@ fn the_next_page_is_found_as_the_service_tells_it() {
         ),
         ("no list at all", get("https://api.example/me", &["verbose"], json!({}), json!({ "id": 1 })), json!(null), json!(null)),
     ];
-    for (service, played, items, next) in cases {
-        let page = played.page();
+    for (service, fixture, items, next) in cases {
+        let page = fixture.page();
         let found = page.as_ref().and_then(|page| page.items.clone());
         assert_eq!(json!(found), items, "{service}");
-        assert_eq!(played.next(), next, "{service}");
+        assert_eq!(fixture.next(), next, "{service}");
         assert_eq!(page.and_then(|page| page.beyond), None, "{service}");
     }
 }

@@ -1,19 +1,19 @@
 //! Encoding of request bodies.
 
 use super::*;
-use crate::operation::Part;
+use crate::operation::PartEncoding;
 use std::collections::BTreeMap;
 
 /// The media type and the text of a request body.
-pub(super) fn sent(body: Body, arguments: Value) -> Result<(String, String), RequestError> {
-    let request = made(&Operation { body: Some(body), ..operation("POST", "/pets") }, arguments)?;
+pub(super) fn encoded_body(body: Body, arguments: Value) -> Result<(String, String), RequestError> {
+    let request = build(&Operation { body: Some(body), ..operation("POST", "/pets") }, arguments)?;
     let content_type = request.headers[CONTENT_TYPE].to_str().unwrap().to_owned();
     Ok((content_type, String::from_utf8(request.body.unwrap().to_vec()).unwrap()))
 }
 
 #[test]
 fn a_body_is_its_argument() {
-    let json_body = || body(&["name", "age"], vec![("application/json", MediaKind::Json)]);
+    let json_body = || body(&["name", "age"], vec![("application/json", BodyEncoding::Json)]);
     for (arguments, expected) in [
         (json!({ "body": { "name": "Rex", "age": null } }), r#"{"name":"Rex","age":null}"#),
         (json!({ "body": { "name": "Rex" }, "name": "Tom" }), r#"{"name":"Rex"}"#),
@@ -21,23 +21,24 @@ fn a_body_is_its_argument() {
         (json!({ "body": "text" }), r#""text""#),
         (json!({ "name": null }), "{}"),
     ] {
-        let (content_type, text) = sent(json_body(), arguments).unwrap();
+        let (content_type, text) = encoded_body(json_body(), arguments).unwrap();
         assert_eq!((content_type.as_str(), text.as_str()), ("application/json", expected));
     }
     let optional = Body { required: false, ..json_body() };
-    let request = made(&Operation { body: Some(optional), ..operation("POST", "/pets") }, json!({})).unwrap();
+    let request =
+        build(&Operation { body: Some(optional), ..operation("POST", "/pets") }, json!({})).unwrap();
     assert!(request.body.is_none() && !request.headers.contains_key(CONTENT_TYPE));
 }
 
 #[test]
-fn the_first_kind_of_content_that_fits_is_sent() {
+fn the_first_fitting_media_type_is_sent() {
     let both = || {
         body(
             &[],
             vec![
-                ("application/x-www-form-urlencoded", MediaKind::Form(BTreeMap::new())),
-                ("text/plain; charset=utf-8", MediaKind::Text),
-                ("application/merge-patch+json", MediaKind::Json),
+                ("application/x-www-form-urlencoded", BodyEncoding::Form(BTreeMap::new())),
+                ("text/plain; charset=utf-8", BodyEncoding::Text),
+                ("application/merge-patch+json", BodyEncoding::Json),
             ],
         )
     };
@@ -46,29 +47,32 @@ fn the_first_kind_of_content_that_fits_is_sent() {
         (json!("hé"), "text/plain; charset=utf-8", "hé"),
         (json!([1]), "application/merge-patch+json", "[1]"),
     ] {
-        let sent = sent(both(), json!({ "body": value })).unwrap();
-        assert_eq!((sent.0.as_str(), sent.1.as_str()), (content_type, text));
+        let body = encoded_body(both(), json!({ "body": value })).unwrap();
+        assert_eq!((body.0.as_str(), body.1.as_str()), (content_type, text));
     }
-    let only_form = body(&[], vec![("multipart/form-data", MediaKind::Multipart(BTreeMap::new()))]);
-    let error = sent(only_form, json!({ "body": "text" })).unwrap_err();
+    let only_form = body(&[], vec![("multipart/form-data", BodyEncoding::Multipart(BTreeMap::new()))]);
+    let error = encoded_body(only_form, json!({ "body": "text" })).unwrap_err();
     assert_eq!(error.to_string(), "`body` cannot be sent as multipart/form-data");
 }
 
 #[test]
-fn a_form_is_written_field_by_field() {
-    let deep = Format::Style { style: Style::DeepObject, explode: true, allow_reserved: false };
-    let comma = Format::Style { style: Style::Form, explode: false, allow_reserved: false };
+fn a_form_is_encoded_field_by_field() {
+    let deep = Format::Style { style: ParameterStyle::DeepObject, explode: true, allow_reserved: false };
+    let comma = Format::Style { style: ParameterStyle::Form, explode: false, allow_reserved: false };
     let parts = BTreeMap::from([
-        ("deep".to_owned(), Part { format: Some(deep), ..Part::default() }),
-        ("comma".to_owned(), Part { format: Some(comma), ..Part::default() }),
-        ("json".to_owned(), Part { content_type: Some("application/json".to_owned()), ..Part::default() }),
+        ("deep".to_owned(), PartEncoding { format: Some(deep), ..PartEncoding::default() }),
+        ("comma".to_owned(), PartEncoding { format: Some(comma), ..PartEncoding::default() }),
+        (
+            "json".to_owned(),
+            PartEncoding { content_type: Some("application/json".to_owned()), ..PartEncoding::default() },
+        ),
     ]);
-    let form = body(&[], vec![("application/x-www-form-urlencoded", MediaKind::Form(parts))]);
+    let form = body(&[], vec![("application/x-www-form-urlencoded", BodyEncoding::Form(parts))]);
     let value = json!({
         "plain": "a b&c=d+é", "list": [1, 2], "object": { "a": 1 }, "deep": { "a": { "b": 1 } },
         "comma": [1, 2], "json": [1, 2], "none": null, "yes": true,
     });
-    let (_, text) = sent(form, json!({ "body": value })).unwrap();
+    let (_, text) = encoded_body(form, json!({ "body": value })).unwrap();
     assert_eq!(
         text,
         "plain=a%20b%26c%3Dd%2B%C3%A9&list=1&list=2&object=%7B%22a%22%3A1%7D&deep%5Ba%5D%5Bb%5D=1&comma=1,2\
@@ -78,7 +82,7 @@ fn a_form_is_written_field_by_field() {
 
 #[test]
 fn bytes_are_sent_as_they_are() {
-    let binary = |content_type| body(&[], vec![(content_type, MediaKind::Binary)]);
+    let binary = |content_type| body(&[], vec![(content_type, BodyEncoding::Binary)]);
     for (content_type, value, expected) in [
         ("image/png", json!("text"), "image/png"),
         ("image/png", json!({ "base64": "dGV4dA==", "content_type": "image/gif" }), "image/png"),
@@ -86,14 +90,14 @@ fn bytes_are_sent_as_they_are() {
         ("*/*", json!({ "base64": "dGV4dA" }), "application/octet-stream"),
     ] {
         assert_eq!(
-            sent(binary(content_type), json!({ "body": value })).unwrap(),
+            encoded_body(binary(content_type), json!({ "body": value })).unwrap(),
             (expected.to_owned(), "text".to_owned())
         );
     }
-    let error = sent(binary("image/png"), json!({ "body": { "base64": "!" } })).unwrap_err();
+    let error = encoded_body(binary("image/png"), json!({ "body": { "base64": "!" } })).unwrap_err();
     assert_eq!(error.to_string(), "`body` has a `base64` that is none");
     let injected = json!({ "body": { "base64": "", "content_type": "a/b\r\nX-Admin: 1" } });
-    assert!(sent(binary("*/*"), injected).is_err());
+    assert!(encoded_body(binary("*/*"), injected).is_err());
 }
 
 /// The parts of a body as a server reads them: head and content.
@@ -110,15 +114,24 @@ pub(super) fn parts(content_type: &str, body: &str) -> Vec<(String, String)> {
 
 #[test]
 fn parts_are_text_json_or_files() {
-    let file = Part { is_file: true, ..Part::default() };
-    let image =
-        Part { is_file: true, content_type: Some("image/png, image/gif".to_owned()), ..Part::default() };
+    let file = PartEncoding { is_file: true, ..PartEncoding::default() };
+    let image = PartEncoding {
+        is_file: true,
+        content_type: Some("image/png, image/gif".to_owned()),
+        ..PartEncoding::default()
+    };
     let declared = BTreeMap::from([
         ("file".to_owned(), file.clone()),
         ("files".to_owned(), file),
         ("image".to_owned(), image),
-        ("list".to_owned(), Part { content_type: Some("application/json".to_owned()), ..Part::default() }),
-        ("xml".to_owned(), Part { content_type: Some("text/xml".to_owned()), ..Part::default() }),
+        (
+            "list".to_owned(),
+            PartEncoding { content_type: Some("application/json".to_owned()), ..PartEncoding::default() },
+        ),
+        (
+            "xml".to_owned(),
+            PartEncoding { content_type: Some("text/xml".to_owned()), ..PartEncoding::default() },
+        ),
     ]);
     let value = json!({
         "text": "a\r\nb", "number": 3.0, "object": { "a": 1 }, "list": [1, 2], "repeated": [1, "x"], "none": null,
@@ -126,8 +139,8 @@ fn parts_are_text_json_or_files() {
         "image": { "base64": "aGk=" }, "xml": "<a/>",
         "evident": { "base64": "aGk=", "filename": "a\"b\r\nc", "content_type": "text/x" },
     });
-    let kinds = body(&[], vec![("multipart/form-data", MediaKind::Multipart(declared))]);
-    let (content_type, text) = sent(kinds, json!({ "body": value })).unwrap();
+    let kinds = body(&[], vec![("multipart/form-data", BodyEncoding::Multipart(declared))]);
+    let (content_type, text) = encoded_body(kinds, json!({ "body": value })).unwrap();
     let heads: Vec<String> = parts(&content_type, &text)
         .into_iter()
         .map(|(head, content)| {
@@ -155,23 +168,23 @@ fn parts_are_text_json_or_files() {
 }
 
 #[test]
-fn parts_are_written_in_the_style_that_is_asked_for() {
-    let styled = |style, explode| Part {
+fn parts_follow_the_declared_style() {
+    let styled = |style, explode| PartEncoding {
         content_type: Some("application/json".to_owned()),
         format: Some(Format::Style { style, explode, allow_reserved: false }),
-        ..Part::default()
+        ..PartEncoding::default()
     };
     let declared = BTreeMap::from([
-        ("comma".to_owned(), styled(Style::Form, false)),
-        ("pipe".to_owned(), styled(Style::PipeDelimited, false)),
-        ("multi".to_owned(), styled(Style::Form, true)),
-        ("deep".to_owned(), styled(Style::DeepObject, true)),
+        ("comma".to_owned(), styled(ParameterStyle::Form, false)),
+        ("pipe".to_owned(), styled(ParameterStyle::PipeDelimited, false)),
+        ("multi".to_owned(), styled(ParameterStyle::Form, true)),
+        ("deep".to_owned(), styled(ParameterStyle::DeepObject, true)),
     ]);
     let value = json!({
         "comma": ["a b", 2], "pipe": ["a", "b"], "multi": ["a", "b"], "deep": { "x": { "y": 1 } },
     });
-    let kinds = body(&[], vec![("multipart/form-data", MediaKind::Multipart(declared))]);
-    let (content_type, text) = sent(kinds, json!({ "body": value })).unwrap();
+    let kinds = body(&[], vec![("multipart/form-data", BodyEncoding::Multipart(declared))]);
+    let (content_type, text) = encoded_body(kinds, json!({ "body": value })).unwrap();
     let named = |name: &str| format!("Content-Disposition: form-data; name=\"{name}\"");
     let expected = [("comma", "a b,2"), ("pipe", "a|b"), ("multi", "a"), ("multi", "b"), ("deep[x][y]", "1")];
     let expected = expected.map(|(name, text)| (named(name), text.to_owned()));

@@ -4,7 +4,7 @@ mod bodies;
 mod properties;
 
 use super::*;
-use crate::operation::{Answer, Body, Media, MediaKind};
+use crate::operation::{Body, BodyEncoding, MediaType, SuccessResponse};
 use serde_json::json;
 
 /// An operation without parameters and body.
@@ -20,7 +20,7 @@ pub(crate) fn operation(method: &str, path: &str) -> Operation {
         deprecated: false,
         parameters: Vec::new(),
         body: None,
-        answer: Answer::default(),
+        response: SuccessResponse::default(),
         security: Vec::new(),
         input_schema: json!({ "type": "object" }).into(),
         output_schema: None,
@@ -29,20 +29,21 @@ pub(crate) fn operation(method: &str, path: &str) -> Operation {
 }
 
 /// A parameter with the default style of its location.
-pub(crate) fn parameter(place: Place, name: &str) -> Parameter {
-    let (style, explode) = match place {
-        Place::Path | Place::Header => (Style::Simple, false),
-        Place::Query | Place::Cookie => (Style::Form, true),
+pub(crate) fn parameter(location: ParameterLocation, name: &str) -> Parameter {
+    let (style, explode) = match location {
+        ParameterLocation::Path | ParameterLocation::Header => (ParameterStyle::Simple, false),
+        ParameterLocation::Query | ParameterLocation::Cookie => (ParameterStyle::Form, true),
     };
     let format = Format::Style { style, explode, allow_reserved: false };
-    let required = place == Place::Path;
-    Parameter { argument: name.to_owned(), name: name.to_owned(), place, required, format }
+    let required = location == ParameterLocation::Path;
+    Parameter { argument: name.to_owned(), name: name.to_owned(), location, required, format }
 }
 
 /// A body with these fields and media types.
-pub(crate) fn body(fields: &[&str], media: Vec<(&str, MediaKind)>) -> Body {
-    let media =
-        media.into_iter().map(|(content_type, kind)| Media { content_type: content_type.to_owned(), kind });
+pub(crate) fn body(fields: &[&str], media: Vec<(&str, BodyEncoding)>) -> Body {
+    let media = media
+        .into_iter()
+        .map(|(content_type, encoding)| MediaType { content_type: content_type.to_owned(), encoding });
     Body {
         argument: "body".to_owned(),
         required: true,
@@ -52,30 +53,30 @@ pub(crate) fn body(fields: &[&str], media: Vec<(&str, MediaKind)>) -> Body {
     }
 }
 
-fn made(operation: &Operation, arguments: Value) -> Result<Request, RequestError> {
+fn build(operation: &Operation, arguments: Value) -> Result<Request, RequestError> {
     let base = Url::parse("https://api.example/v1/").unwrap();
     operation_request(operation, arguments.as_object().unwrap(), &base, None)
 }
 
 #[test]
-fn every_parameter_goes_to_its_place() {
+fn every_parameter_goes_to_its_location() {
     let mut operation = operation("GET", "/owners/{owner}/pets/{id}?fixed=1#apart");
     operation.parameters = vec![
-        parameter(Place::Path, "id"),
-        parameter(Place::Path, "owner"),
-        parameter(Place::Query, "tag"),
+        parameter(ParameterLocation::Path, "id"),
+        parameter(ParameterLocation::Path, "owner"),
+        parameter(ParameterLocation::Query, "tag"),
         Parameter {
             format: Format::Content("application/json".to_owned()),
-            ..parameter(Place::Query, "filter")
+            ..parameter(ParameterLocation::Query, "filter")
         },
-        parameter(Place::Header, "X-Trace"),
-        parameter(Place::Cookie, "session"),
-        parameter(Place::Cookie, "theme"),
-        Parameter { argument: "id_2".to_owned(), ..parameter(Place::Query, "id") },
-        parameter(Place::Query, "unused"),
-        parameter(Place::Header, "Content-Length"),
+        parameter(ParameterLocation::Header, "X-Trace"),
+        parameter(ParameterLocation::Cookie, "session"),
+        parameter(ParameterLocation::Cookie, "theme"),
+        Parameter { argument: "id_2".to_owned(), ..parameter(ParameterLocation::Query, "id") },
+        parameter(ParameterLocation::Query, "unused"),
+        parameter(ParameterLocation::Header, "Content-Length"),
     ];
-    let request = made(
+    let request = build(
         &operation,
         json!({
             "id": 7.0, "owner": "a b", "tag": ["x", "y"], "filter": { "a": [1] }, "X-Trace": true,
@@ -95,7 +96,7 @@ fn every_parameter_goes_to_its_place() {
 }
 
 #[test]
-fn the_path_and_the_query_of_the_base_stay() {
+fn path_and_query_of_the_base_url_are_kept() {
     for (base, path, expected) in [
         ("https://api.example", "/pets", "https://api.example/pets"),
         ("https://api.example/v1", "/pets", "https://api.example/v1/pets"),
@@ -110,33 +111,33 @@ fn the_path_and_the_query_of_the_base_stay() {
 }
 
 #[test]
-fn content_is_asked_for_by_weight_and_an_argument_goes_before_the_document() {
+fn accept_is_weighted_and_an_argument_overrides_it() {
     let mut operation = operation("GET", "/pets");
-    operation.answer.accept = vec!["application/json".to_owned(), "text/csv".to_owned()];
-    operation.parameters = vec![parameter(Place::Header, "Accept")];
-    assert_eq!(made(&operation, json!({})).unwrap().headers[ACCEPT], "application/json, text/csv;q=0.8");
-    let own = made(&operation, json!({ "Accept": "text/html" })).unwrap();
+    operation.response.accept = vec!["application/json".to_owned(), "text/csv".to_owned()];
+    operation.parameters = vec![parameter(ParameterLocation::Header, "Accept")];
+    assert_eq!(build(&operation, json!({})).unwrap().headers[ACCEPT], "application/json, text/csv;q=0.8");
+    let own = build(&operation, json!({ "Accept": "text/html" })).unwrap();
     assert_eq!(own.headers[ACCEPT], "text/html");
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn a_missing_argument_is_named() {
     let mut operation = operation("POST", "/pets/{id}");
-    operation.parameters = vec![parameter(Place::Path, "id")];
-    operation.body = Some(body(&[], vec![("application/json", MediaKind::Json)]));
-    let missing = |arguments| made(&operation, arguments).unwrap_err();
+    operation.parameters = vec![parameter(ParameterLocation::Path, "id")];
+    operation.body = Some(body(&[], vec![("application/json", BodyEncoding::Json)]));
+    let missing = |arguments| build(&operation, arguments).unwrap_err();
     assert_eq!(missing(json!({})), RequestError::Missing("id".to_owned()));
     assert_eq!(missing(json!({ "id": null })), RequestError::Missing("id".to_owned()));
     assert_eq!(missing(json!({ "id": 1, "name": null })), RequestError::Missing("body".to_owned()));
     operation.parameters.clear();
-    let error = made(&operation, json!({})).unwrap_err();
+    let error = build(&operation, json!({})).unwrap_err();
     assert!(error.to_string().contains("what `id` in the path"), "{error}");
 }
 
 #[test]
-fn a_path_value_cannot_lead_elsewhere() {
+fn a_path_value_stays_in_its_segment() {
     let mut operation = operation("GET", "/pets/{id}/photo");
-    operation.parameters = vec![parameter(Place::Path, "id")];
+    operation.parameters = vec![parameter(ParameterLocation::Path, "id")];
     for (value, expected) in [
         ("../../admin?x#y", "..%2F..%2Fadmin%3Fx%23y"),
         ("%2e%2e", "%252e%252e"),
@@ -145,54 +146,55 @@ fn a_path_value_cannot_lead_elsewhere() {
         (";a=b@c:d", "%3Ba%3Db%40c%3Ad"),
         ("...", "..."),
     ] {
-        let request = made(&operation, json!({ "id": value })).unwrap();
+        let request = build(&operation, json!({ "id": value })).unwrap();
         assert_eq!(request.url.as_str(), format!("https://api.example/v1/pets/{expected}/photo"));
     }
     for value in [json!("."), json!(".."), json!(""), json!([]), json!([".."]), json!([""]), json!({})] {
-        let error = made(&operation, json!({ "id": value })).unwrap_err();
+        let error = build(&operation, json!({ "id": value })).unwrap_err();
         assert!(error.to_string().starts_with("`id` "), "{value}: {error}");
     }
     let Format::Style { style, .. } = &mut operation.parameters[0].format else { unreachable!() };
-    *style = Style::Label;
+    *style = ParameterStyle::Label;
     for value in [json!("."), json!(""), json!(["."])] {
-        assert!(made(&operation, json!({ "id": value })).is_err(), "{value}");
+        assert!(build(&operation, json!({ "id": value })).is_err(), "{value}");
     }
 }
 
 #[test]
-fn a_value_and_what_stands_beside_it_cannot_lead_elsewhere_together() {
+fn a_value_and_its_neighbours_never_form_a_dot_segment() {
     let mut operation = operation("GET", "/pets/%2e{id}");
-    operation.parameters = vec![parameter(Place::Path, "id")];
-    assert!(made(&operation, json!({ "id": "." })).unwrap_err().to_string().starts_with("`id` "));
-    assert!(made(&operation, json!({ "id": "x" })).is_ok());
+    operation.parameters = vec![parameter(ParameterLocation::Path, "id")];
+    assert!(build(&operation, json!({ "id": "." })).unwrap_err().to_string().starts_with("`id` "));
+    assert!(build(&operation, json!({ "id": "x" })).is_ok());
 }
 
 #[test]
-fn headers_cannot_be_broken_out_of() {
+fn header_values_cannot_inject_headers() {
     let mut operation = operation("GET", "/pets");
-    operation.parameters = vec![parameter(Place::Header, "X-Trace"), parameter(Place::Cookie, "theme")];
+    operation.parameters =
+        vec![parameter(ParameterLocation::Header, "X-Trace"), parameter(ParameterLocation::Cookie, "theme")];
     for value in ["a\r\nX-Admin: 1", "a\nb", "a\rb", "a\0b", "\u{7f}"] {
-        let error = made(&operation, json!({ "X-Trace": value })).unwrap_err();
+        let error = build(&operation, json!({ "X-Trace": value })).unwrap_err();
         assert!(error.to_string().starts_with("`X-Trace` "), "{error}");
     }
-    let request = made(&operation, json!({ "theme": "a\r\nX-Admin: 1; admin=1" })).unwrap();
+    let request = build(&operation, json!({ "theme": "a\r\nX-Admin: 1; admin=1" })).unwrap();
     assert_eq!(request.headers[COOKIE], "theme=a%0D%0AX-Admin:%201%3B%20admin=1");
 }
 
 #[test]
-fn no_field_of_an_object_stands_in_for_a_fixed_value() {
+fn no_field_of_an_exploded_object_overrides_a_frozen_value() {
     let mut operation = operation("GET", "/pets");
     operation.parameters = vec![
-        parameter(Place::Query, "filter"),
-        parameter(Place::Query, "tenant id"),
-        parameter(Place::Query, "never"),
-        parameter(Place::Cookie, "options"),
-        parameter(Place::Cookie, "team"),
+        parameter(ParameterLocation::Query, "filter"),
+        parameter(ParameterLocation::Query, "tenant id"),
+        parameter(ParameterLocation::Query, "never"),
+        parameter(ParameterLocation::Cookie, "options"),
+        parameter(ParameterLocation::Cookie, "team"),
     ];
     let fixed = [("tenant id", json!("ours")), ("never", json!(null)), ("team", json!("ours"))];
     operation.frozen = fixed.map(|(name, value)| (name.to_owned(), value)).into();
     let others = json!({ "tenant id": "theirs", "never": 1, "team": "a", "size": 3 });
-    let request = made(&operation, json!({ "filter": others, "options": others })).unwrap();
+    let request = build(&operation, json!({ "filter": others, "options": others })).unwrap();
     assert_eq!(request.url.query(), Some("team=a&size=3&tenant%20id=ours"));
     assert_eq!(request.headers[COOKIE], "tenant%20id=theirs; never=1; size=3; team=ours");
 }

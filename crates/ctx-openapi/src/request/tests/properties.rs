@@ -1,6 +1,6 @@
 //! Properties that hold for any value.
 
-use super::bodies::{parts, sent};
+use super::bodies::{encoded_body, parts};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -21,16 +21,16 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn any_style() -> impl Strategy<Value = Style> {
+fn any_style() -> impl Strategy<Value = ParameterStyle> {
     prop::sample::select(vec![
-        Style::Simple,
-        Style::Label,
-        Style::Matrix,
-        Style::Form,
-        Style::SpaceDelimited,
-        Style::PipeDelimited,
-        Style::DeepObject,
-        Style::TabDelimited,
+        ParameterStyle::Simple,
+        ParameterStyle::Label,
+        ParameterStyle::Matrix,
+        ParameterStyle::Form,
+        ParameterStyle::SpaceDelimited,
+        ParameterStyle::PipeDelimited,
+        ParameterStyle::DeepObject,
+        ParameterStyle::TabDelimited,
     ])
 }
 
@@ -41,8 +41,8 @@ proptest! {
     ) {
         let mut operation = operation("GET", "/a/{x}/b");
         let format = Format::Style { style, explode, allow_reserved };
-        operation.parameters = vec![Parameter { format, ..parameter(Place::Path, "x") }];
-        if let Ok(request) = made(&operation, json!({ "x": value })) {
+        operation.parameters = vec![Parameter { format, ..parameter(ParameterLocation::Path, "x") }];
+        if let Ok(request) = build(&operation, json!({ "x": value })) {
             let segments: Vec<&str> = request.url.path().split('/').collect();
             prop_assert_eq!(segments.len(), 5, "{}", request.url);
             prop_assert_eq!((segments[1], segments[2], segments[4]), ("v1", "a", "b"));
@@ -54,8 +54,8 @@ proptest! {
     fn a_query_is_read_back_as_it_was_given(pairs in prop::collection::vec((".{1,8}", any::<String>()), 0..5)) {
         let mut operation = operation("GET", "/a");
         let names: BTreeMap<String, String> = pairs.into_iter().collect();
-        operation.parameters = names.keys().map(|name| parameter(Place::Query, name)).collect();
-        let request = made(&operation, json!(names)).unwrap();
+        operation.parameters = names.keys().map(|name| parameter(ParameterLocation::Query, name)).collect();
+        let request = build(&operation, json!(names)).unwrap();
         let read: BTreeMap<String, String> = request.url.query_pairs().into_owned().collect();
         prop_assert_eq!(read, names);
     }
@@ -63,9 +63,9 @@ proptest! {
     #[test]
     fn reserved_characters_never_make_another_parameter(value: String) {
         let mut operation = operation("GET", "/a");
-        let format = Format::Style { style: Style::Form, explode: true, allow_reserved: true };
-        operation.parameters = vec![Parameter { format, ..parameter(Place::Query, "q") }];
-        let request = made(&operation, json!({ "q": value })).unwrap();
+        let format = Format::Style { style: ParameterStyle::Form, explode: true, allow_reserved: true };
+        operation.parameters = vec![Parameter { format, ..parameter(ParameterLocation::Query, "q") }];
+        let request = build(&operation, json!({ "q": value })).unwrap();
         prop_assert_eq!(request.url.query_pairs().count(), 1);
         prop_assert_eq!(request.url.fragment(), None);
     }
@@ -74,8 +74,8 @@ proptest! {
     fn parts_are_read_back_as_they_were_given(
         fields in prop::collection::btree_map("[a-z]{1,8}", any::<String>(), 1..5)
     ) {
-        let kinds = body(&[], vec![("multipart/form-data", MediaKind::Multipart(BTreeMap::new()))]);
-        let (content_type, text) = sent(kinds, json!({ "body": fields })).unwrap();
+        let kinds = body(&[], vec![("multipart/form-data", BodyEncoding::Multipart(BTreeMap::new()))]);
+        let (content_type, text) = encoded_body(kinds, json!({ "body": fields })).unwrap();
         let expected: Vec<_> = fields
             .iter()
             .map(|(name, value)| (format!("Content-Disposition: form-data; name=\"{name}\""), value.clone()))
@@ -84,10 +84,10 @@ proptest! {
     }
 
     #[test]
-    fn no_value_can_break_out_of_the_head(value in any_value(), place in prop::sample::select(vec![Place::Header, Place::Cookie])) {
+    fn no_value_can_inject_a_header(value in any_value(), location in prop::sample::select(vec![ParameterLocation::Header, ParameterLocation::Cookie])) {
         let mut operation = operation("GET", "/a");
-        operation.parameters = vec![parameter(place, "x")];
-        if let Ok(request) = made(&operation, json!({ "x": value })) {
+        operation.parameters = vec![parameter(location, "x")];
+        if let Ok(request) = build(&operation, json!({ "x": value })) {
             for value in request.headers.values() {
                 prop_assert!(!value.as_bytes().iter().any(|byte| b"\r\n\0".contains(byte)));
             }

@@ -20,27 +20,27 @@ fn client() -> Credential {
     }
 }
 
-fn named<const N: usize>(schemes: [(&str, Credential); N]) -> impl FnOnce(&mut ApiSettings) {
+fn with_schemes<const N: usize>(schemes: [(&str, Credential); N]) -> impl FnOnce(&mut ApiSettings) {
     let by_scheme = schemes.map(|(name, credential)| (name.to_owned(), credential)).into();
     move |settings| settings.credentials.by_scheme = by_scheme
 }
 
 /// The credentials in a request, as received.
-fn shown(asked: &Asked) -> String {
-    let query = asked.target().split_once('?').map(|(_, query)| format!("?{query}"));
+fn credentials_in(request: &Asked) -> String {
+    let query = request.target().split_once('?').map(|(_, query)| format!("?{query}"));
     let headers = ["authorization", "x-key", "x-root", "cookie"];
-    let headers = headers.iter().filter_map(|name| Some(format!("{name}: {}", asked.header(name)?)));
+    let headers = headers.iter().filter_map(|name| Some(format!("{name}: {}", request.header(name)?)));
     query.into_iter().chain(headers).collect::<Vec<_>>().join(" | ")
 }
 
 #[tokio::test]
-async fn credentials_arrive_as_the_operation_asks_for_them() {
-    let web = silent();
+async fn credentials_are_sent_as_the_operation_requires() {
+    let web = recording_service();
     for version in ALL {
-        let catalog = functions(
+        let catalog = catalog_for(
             version,
             &web,
-            named([
+            with_schemes([
                 ("basic", basic()),
                 ("header_key", key("h-key")),
                 ("query_key", key("q&key")),
@@ -62,44 +62,44 @@ async fn credentials_arrive_as_the_operation_asks_for_them() {
             (&ALL, "auth_optional", json!({}), "x-key: h-key"),
             (&ALL, "auth_none", json!({}), ""),
             (&ALL, "auth_root", json!({}), "x-root: r-key"),
-            (&SINCE_THIRD, "auth_bearer", json!({}), "authorization: Bearer t0ken"),
-            (&SINCE_THIRD, "auth_cookie", json!({ "theme": "a" }), "cookie: theme=a; session=c=key"),
+            (&SINCE_OPENAPI3, "auth_bearer", json!({}), "authorization: Bearer t0ken"),
+            (&SINCE_OPENAPI3, "auth_cookie", json!({ "theme": "a" }), "cookie: theme=a; session=c=key"),
         ] {
             if versions.contains(&version) {
-                let asked = arrived(&catalog, &web, operation, arguments).await.unwrap();
-                assert_eq!(shown(&asked), expected, "{version:?} {operation}");
+                let request = sent_request(&catalog, &web, operation, arguments).await.unwrap();
+                assert_eq!(credentials_in(&request), expected, "{version:?} {operation}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn another_way_is_taken_where_the_first_is_closed() {
-    let web = silent();
+async fn the_next_alternative_is_chosen_when_credentials_are_missing() {
+    let web = recording_service();
     for version in ALL {
-        let catalog = functions(version, &web, named([("header_key", key("h-key"))]));
-        let asked = arrived(&catalog, &web, "auth_either", json!({})).await.unwrap();
-        assert_eq!(shown(&asked), "x-key: h-key", "{version:?}");
+        let catalog = catalog_for(version, &web, with_schemes([("header_key", key("h-key"))]));
+        let request = sent_request(&catalog, &web, "auth_either", json!({})).await.unwrap();
+        assert_eq!(credentials_in(&request), "x-key: h-key", "{version:?}");
         // With one of two required credentials missing, nothing is sent.
-        let error = arrived(&catalog, &web, "auth_both", json!({})).await.unwrap_err();
+        let error = sent_request(&catalog, &web, "auth_both", json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotConfigured, "{version:?}");
         assert!(error.message().contains("`query_key`"), "{error}");
-        let catalog = functions(version, &web, |_| ());
+        let catalog = catalog_for(version, &web, |_| ());
         for operation in ["auth_optional", "auth_none", "auth_root"] {
-            let asked = arrived(&catalog, &web, operation, json!({})).await.unwrap();
-            assert_eq!(shown(&asked), "", "{version:?} {operation}");
+            let request = sent_request(&catalog, &web, operation, json!({})).await.unwrap();
+            assert_eq!(credentials_in(&request), "", "{version:?} {operation}");
         }
-        let error = arrived(&catalog, &web, "auth_basic", json!({})).await.unwrap_err();
+        let error = sent_request(&catalog, &web, "auth_basic", json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotConfigured, "{version:?}");
     }
 }
 
 #[tokio::test]
-async fn one_secret_for_all_is_what_each_scheme_takes_it_for() {
-    let web = silent();
+async fn one_plain_secret_is_interpreted_by_each_scheme() {
+    let web = recording_service();
     for version in ALL {
         let plain = Credential::Plain(Secret::new("a:b"));
-        let catalog = functions(version, &web, |settings| settings.credentials.other = Some(plain));
+        let catalog = catalog_for(version, &web, |settings| settings.credentials.other = Some(plain));
         for (operation, expected) in [
             ("auth_basic", "authorization: Basic YTpi"),
             ("auth_header", "x-key: a:b"),
@@ -107,28 +107,28 @@ async fn one_secret_for_all_is_what_each_scheme_takes_it_for() {
             ("auth_login", "authorization: Bearer a:b"),
             ("auth_token", "authorization: Bearer a:b"),
         ] {
-            let asked = arrived(&catalog, &web, operation, json!({})).await.unwrap();
-            assert_eq!(shown(&asked), expected, "{version:?} {operation}");
+            let request = sent_request(&catalog, &web, operation, json!({})).await.unwrap();
+            assert_eq!(credentials_in(&request), expected, "{version:?} {operation}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_client_gets_a_token_once_and_another_when_it_is_refused() {
+async fn a_token_is_shared_and_renewed_once_refused() {
     for version in ALL {
-        let (given, valid) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(1)));
+        let (issued, valid) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(1)));
         let accepted = valid.clone();
-        let web = Web::serve(move |asked| {
-            if asked.target() == "POST /token" {
-                let number = given.fetch_add(1, Ordering::SeqCst) + 1;
+        let web = Web::serve(move |request| {
+            if request.target() == "POST /token" {
+                let number = issued.fetch_add(1, Ordering::SeqCst) + 1;
                 return json_reply(&format!(r#"{{"access_token": "token-{number}", "expires_in": 3600}}"#));
             }
             let expected = format!("Bearer token-{}", accepted.load(Ordering::SeqCst));
-            let is_let_in = asked.header("authorization") == Some(&expected);
-            if is_let_in { json_reply("1") } else { reply(401, "") }
+            let is_accepted = request.header("authorization") == Some(&expected);
+            if is_accepted { json_reply("1") } else { reply(401, "") }
         });
-        let catalog = functions(version, &web, named([("client", client())]));
-        let together = async || {
+        let catalog = catalog_for(version, &web, with_schemes([("client", client())]));
+        let call_at_once = async || {
             let calls = (0..4).map(|_| {
                 let catalog = catalog.clone();
                 tokio::spawn(async move { call_named(&catalog, "auth_token", json!({})).await })
@@ -137,18 +137,19 @@ async fn a_client_gets_a_token_once_and_another_when_it_is_refused() {
                 assert_eq!(call.await.unwrap().unwrap().value, json!(1), "{version:?}");
             }
         };
-        let tokens =
-            || web.asked().into_iter().filter(|asked| asked.target() == "POST /token").collect::<Vec<_>>();
-        together().await;
+        let tokens = || {
+            web.asked().into_iter().filter(|request| request.target() == "POST /token").collect::<Vec<_>>()
+        };
+        call_at_once().await;
         assert_eq!(tokens().len(), 1, "{version:?}");
         // Once the token is revoked, all calls are refused, and one requests a new token.
         valid.store(2, Ordering::SeqCst);
-        together().await;
+        call_at_once().await;
         assert_eq!(tokens().len(), 2, "{version:?}");
-        let asked = &tokens()[0];
-        assert_eq!(asked.header("authorization"), Some("Basic bWU6aHVudGVyMiUyMQ=="));
-        assert_eq!(asked.header("content-type"), Some("application/x-www-form-urlencoded"));
-        assert_eq!(asked.header("accept"), Some("application/json"));
-        assert_eq!(asked.body, b"grant_type=client_credentials&scope=read%20pets%3Awrite");
+        let request = &tokens()[0];
+        assert_eq!(request.header("authorization"), Some("Basic bWU6aHVudGVyMiUyMQ=="));
+        assert_eq!(request.header("content-type"), Some("application/x-www-form-urlencoded"));
+        assert_eq!(request.header("accept"), Some("application/json"));
+        assert_eq!(request.body, b"grant_type=client_credentials&scope=read%20pets%3Awrite");
     }
 }

@@ -6,16 +6,16 @@ use url::Url;
 /// A case: versions, operation, arguments, expected media type and expected body.
 type Row = (&'static [Version], &'static str, Value, &'static str, &'static str);
 
-const EVERY: &[Version] = &ALL;
-const THIRD: &[Version] = &SINCE_THIRD;
+const ALL_VERSIONS: &[Version] = &ALL;
+const OPENAPI3: &[Version] = &SINCE_OPENAPI3;
 
 /// Media type and body, with `BOUNDARY` for the multipart boundary and `|` for line breaks.
-fn shown(asked: &Asked) -> (String, String) {
-    let content_type = asked.header("content-type").unwrap_or_default();
-    let length = asked.header("content-length").map(|length| length.parse().unwrap());
-    assert_eq!(length, Some(asked.body.len()));
-    assert_eq!(asked.header("transfer-encoding"), None);
-    let body = String::from_utf8(asked.body.clone()).unwrap();
+fn media_type_and_body(request: &Asked) -> (String, String) {
+    let content_type = request.header("content-type").unwrap_or_default();
+    let length = request.header("content-length").map(|length| length.parse().unwrap());
+    assert_eq!(length, Some(request.body.len()));
+    assert_eq!(request.header("transfer-encoding"), None);
+    let body = String::from_utf8(request.body.clone()).unwrap();
     match content_type.split_once("; boundary=") {
         Some((kind, boundary)) => (kind.to_owned(), body.replace(boundary, "BOUNDARY").replace("\r\n", "|")),
         None => (content_type.to_owned(), body),
@@ -23,14 +23,18 @@ fn shown(asked: &Asked) -> (String, String) {
 }
 
 async fn check(rows: Vec<Row>) {
-    let web = silent();
+    let web = recording_service();
     for version in ALL {
-        let catalog = functions(version, &web, |_| ());
+        let catalog = catalog_for(version, &web, |_| ());
         for (versions, operation, arguments, content_type, body) in &rows {
             if versions.contains(&version) {
-                let asked = arrived(&catalog, &web, operation, arguments.clone()).await.unwrap();
-                let what = format!("{version:?} {operation} {arguments}");
-                assert_eq!(shown(&asked), ((*content_type).to_owned(), (*body).to_owned()), "{what}");
+                let request = sent_request(&catalog, &web, operation, arguments.clone()).await.unwrap();
+                let case = format!("{version:?} {operation} {arguments}");
+                assert_eq!(
+                    media_type_and_body(&request),
+                    ((*content_type).to_owned(), (*body).to_owned()),
+                    "{case}"
+                );
             }
         }
     }
@@ -40,42 +44,49 @@ async fn check(rows: Vec<Row>) {
 async fn json_arrives_as_it_was_given() {
     const JSON: &str = "application/json";
     check(vec![
-        (EVERY, "json_body", json!({ "name": "Rex", "tag": "ü" }), JSON, r#"{"name":"Rex","tag":"ü"}"#),
         (
-            EVERY,
+            ALL_VERSIONS,
+            "json_body",
+            json!({ "name": "Rex", "tag": "ü" }),
+            JSON,
+            r#"{"name":"Rex","tag":"ü"}"#,
+        ),
+        (
+            ALL_VERSIONS,
             "json_body",
             json!({ "body": { "name": "Rex", "tag": null } }),
             JSON,
             r#"{"name":"Rex","tag":null}"#,
         ),
-        (EVERY, "any_body", json!({ "body": [1, 2.5, "x", null] }), JSON, r#"[1,2.5,"x",null]"#),
-        (EVERY, "any_body", json!({ "body": "x" }), JSON, r#""x""#),
-        (EVERY, "any_body", json!({ "body": false }), JSON, "false"),
-        (EVERY, "any_body", json!({}), "", ""),
+        (ALL_VERSIONS, "any_body", json!({ "body": [1, 2.5, "x", null] }), JSON, r#"[1,2.5,"x",null]"#),
+        (ALL_VERSIONS, "any_body", json!({ "body": "x" }), JSON, r#""x""#),
+        (ALL_VERSIONS, "any_body", json!({ "body": false }), JSON, "false"),
+        (ALL_VERSIONS, "any_body", json!({}), "", ""),
         (
-            EVERY,
+            ALL_VERSIONS,
             "patch_body",
             json!({ "body": { "name": null } }),
             "application/merge-patch+json",
             r#"{"name":null}"#,
         ),
-        (EVERY, "choice_body", json!({ "name": "Rex" }), JSON, r#"{"name":"Rex"}"#),
+        (ALL_VERSIONS, "choice_body", json!({ "name": "Rex" }), JSON, r#"{"name":"Rex"}"#),
     ])
     .await;
 }
 
 #[tokio::test]
-async fn what_is_read_only_is_not_asked_for() {
-    let web = silent();
+async fn read_only_fields_are_not_required() {
+    let web = recording_service();
     for version in ALL {
         let description = read(&text(version, &web));
-        let adding = description.operations.iter().find(|one| one.name == "json_body").unwrap();
-        let schema = description.input_schema(adding);
+        let post_operation = description.operations.iter().find(|one| one.name == "json_body").unwrap();
+        let schema = description.input_schema(post_operation);
         assert_eq!(schema["$defs"]["Pet"]["required"], json!(["name"]), "{version:?}");
         assert_eq!(schema["$defs"]["Pet"]["properties"]["id"], Value::Null);
-        let catalog = provided(description, |_| ());
-        let asked = arrived(&catalog, &web, "json_body", json!({ "body": { "name": "Rex" } })).await.unwrap();
-        assert_eq!(asked.json(), json!({ "name": "Rex" }), "{version:?}");
+        let catalog = catalog_of(description, |_| ());
+        let request =
+            sent_request(&catalog, &web, "json_body", json!({ "body": { "name": "Rex" } })).await.unwrap();
+        assert_eq!(request.json(), json!({ "name": "Rex" }), "{version:?}");
     }
 }
 
@@ -90,15 +101,15 @@ async fn forms_arrive_field_by_field() {
     } });
     check(vec![
         (
-            EVERY,
+            ALL_VERSIONS,
             "form_body",
             lists,
             FORM,
             "name=a%20b%26c%3D%C3%BC%2B&age=3&csv=a,b%2Cc&pipes=a%7Cb&multi=a&multi=b",
         ),
-        (EVERY, "form_body", json!({ "name": "Rex" }), FORM, "name=Rex"),
+        (ALL_VERSIONS, "form_body", json!({ "name": "Rex" }), FORM, "name=Rex"),
         (
-            THIRD,
+            OPENAPI3,
             "form_body",
             more,
             FORM,
@@ -121,7 +132,7 @@ async fn parts_arrive_with_names_and_kinds() {
     } });
     check(vec![
         (
-            EVERY,
+            ALL_VERSIONS,
             "parts_body",
             common,
             PARTS,
@@ -135,7 +146,7 @@ async fn parts_arrive_with_names_and_kinds() {
              --BOUNDARY--|",
         ),
         (
-            THIRD,
+            OPENAPI3,
             "parts_body",
             more,
             PARTS,
@@ -159,33 +170,33 @@ async fn parts_arrive_with_names_and_kinds() {
 async fn text_and_bytes_arrive_as_they_are() {
     let file = json!({ "base64": "aGk=", "content_type": "image/gif" });
     check(vec![
-        (EVERY, "text_body", json!({ "body": "hé\n{}" }), "text/plain", "hé\n{}"),
-        (EVERY, "xml_body", json!({ "body": "<a/>" }), "application/xml", "<a/>"),
-        (EVERY, "bytes_body", json!({ "body": "text" }), "application/octet-stream", "text"),
-        (EVERY, "bytes_body", json!({ "body": file }), "image/gif", "hi"),
-        (EVERY, "image_body", json!({ "body": file }), "image/png", "hi"),
+        (ALL_VERSIONS, "text_body", json!({ "body": "hé\n{}" }), "text/plain", "hé\n{}"),
+        (ALL_VERSIONS, "xml_body", json!({ "body": "<a/>" }), "application/xml", "<a/>"),
+        (ALL_VERSIONS, "bytes_body", json!({ "body": "text" }), "application/octet-stream", "text"),
+        (ALL_VERSIONS, "bytes_body", json!({ "body": file }), "image/gif", "hi"),
+        (ALL_VERSIONS, "image_body", json!({ "body": file }), "image/png", "hi"),
     ])
     .await;
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_arrive_whole() {
+async fn binary_bodies_arrive_unchanged() {
     let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
-    let web = Web::serve(|asked| {
+    let web = Web::serve(|request| {
         let mut reply = b"HTTP/1.1 200 x\r\nContent-Type: image/png\r\nConnection: close\r\n\r\n".to_vec();
-        reply.extend(&asked.body);
+        reply.extend(&request.body);
         reply
     });
     for version in ALL {
-        let catalog = functions(version, &web, |_| ());
+        let catalog = catalog_for(version, &web, |_| ());
         let encoded = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &bytes);
-        let given = json!({ "body": { "base64": encoded } });
-        let answer = call_named(&catalog, "bytes_body", given).await.unwrap().value;
+        let arguments = json!({ "body": { "base64": encoded } });
+        let response = call_named(&catalog, "bytes_body", arguments).await.unwrap().value;
         assert!(web.asked().pop().unwrap().body == bytes);
         // A binary response is a file that can be sent on, as a body and as a part.
-        call_named(&catalog, "image_body", json!({ "body": answer })).await.unwrap();
+        call_named(&catalog, "image_body", json!({ "body": response })).await.unwrap();
         assert!(web.asked().pop().unwrap().body == bytes);
-        call_named(&catalog, "parts_body", json!({ "file": answer })).await.unwrap();
+        call_named(&catalog, "parts_body", json!({ "file": response })).await.unwrap();
         let part = web.asked().pop().unwrap().body;
         let head = b"name=\"file\"; filename=\"file\"\r\nContent-Type: image/png\r\n\r\n";
         let start = part.windows(head.len()).position(|window| window == head).unwrap() + head.len();
@@ -195,7 +206,7 @@ async fn bytes_that_are_no_text_arrive_whole() {
 
 #[tokio::test]
 async fn the_schema_of_a_file_admits_what_can_be_sent_and_nothing_else() {
-    let web = silent();
+    let web = recording_service();
     for version in ALL {
         let description = read(&text(version, &web));
         let operations = description.operations.clone();

@@ -5,37 +5,37 @@
 //! missing in the description of that version.
 
 mod access;
+mod base_urls;
 mod bodies;
 mod hostile;
 mod parameters;
-mod places;
 
 use super::*;
-use crate::document::{Alone, Home, load};
+use crate::document::{RootLocation, SingleDocument, load};
 use ctx_testkit::Asked;
 
 /// The versions of the description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     /// 2.0
-    Second,
+    Swagger2,
     /// 3.0
-    Third,
+    OpenApi30,
     /// 3.1
-    Newer,
+    OpenApi31,
 }
 
-use Version::{Newer, Second, Third};
+use Version::{OpenApi30, OpenApi31, Swagger2};
 
-const ALL: [Version; 3] = [Second, Third, Newer];
-const SINCE_THIRD: [Version; 2] = [Third, Newer];
+const ALL: [Version; 3] = [Swagger2, OpenApi30, OpenApi31];
+const SINCE_OPENAPI3: [Version; 2] = [OpenApi30, OpenApi31];
 
 impl Version {
     fn name(self) -> &'static str {
         match self {
-            Second => "2.0",
-            Third => "3.0",
-            Newer => "3.1",
+            Swagger2 => "2.0",
+            OpenApi30 => "3.0",
+            OpenApi31 => "3.1",
         }
     }
 }
@@ -46,9 +46,9 @@ const PORT: &str = "4010";
 /// The description in a version, of a service at this address.
 fn text(version: Version, web: &Web) -> String {
     let text = match version {
-        Second => include_str!("2.0.json"),
-        Third => include_str!("3.0.yaml"),
-        Newer => include_str!("3.1.yaml"),
+        Swagger2 => include_str!("2.0.json"),
+        OpenApi30 => include_str!("3.0.yaml"),
+        OpenApi31 => include_str!("3.1.yaml"),
     };
     let url = web.url("");
     let (_, port) = url.rsplit_once(':').unwrap();
@@ -56,29 +56,29 @@ fn text(version: Version, web: &Web) -> String {
 }
 
 fn read(text: &str) -> Description {
-    let description = load(text, Home::Directory("wire".to_owned()), &Alone).unwrap();
+    let description = load(text, RootLocation::Directory("wire".to_owned()), &SingleDocument).unwrap();
     assert_eq!(description.skipped, []);
     description
 }
 
 /// A catalog with its functions, at the server that the description names.
-fn functions(version: Version, web: &Web, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
-    provided(read(&text(version, web)), change)
+fn catalog_for(version: Version, web: &Web, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
+    catalog_of(read(&text(version, web)), change)
 }
 
-fn provided(description: Description, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
+fn catalog_of(description: Description, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
     let mut settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File("wire.yaml".into()));
     change(&mut settings);
-    catalog(of_settings(description, settings))
+    catalog(api_with_settings(description, settings))
 }
 
 /// A service that records requests and responds without content.
-fn silent() -> Web {
+fn recording_service() -> Web {
     Web::serve(|_| reply(204, ""))
 }
 
 /// The request that a call of an operation sends.
-async fn arrived(
+async fn sent_request(
     catalog: &Arc<Catalog>,
     web: &Web,
     name: &str,
@@ -86,19 +86,19 @@ async fn arrived(
 ) -> Result<Asked, ToolError> {
     let before = web.asked().len();
     let called = call_named(catalog, name, arguments).await;
-    let asked = web.asked();
-    assert_eq!(asked.len() - before, usize::from(called.is_ok()), "{name}: {called:?}");
-    called.map(|_| asked[before].clone())
+    let requests = web.asked();
+    assert_eq!(requests.len() - before, usize::from(called.is_ok()), "{name}: {called:?}");
+    called.map(|_| requests[before].clone())
 }
 
 #[test]
 fn the_versions_have_the_same_operations_as_far_as_they_can() {
-    let web = silent();
+    let web = recording_service();
     let names = |version| -> Vec<String> {
         read(&text(version, &web)).operations.into_iter().map(|operation| operation.name).collect()
     };
-    let (second, third) = (names(Second), names(Third));
-    let mut newer = names(Newer);
+    let (second, third) = (names(Swagger2), names(OpenApi30));
+    let mut newer = names(OpenApi31);
     newer.sort();
     let mut sorted = third.clone();
     sorted.sort();

@@ -29,30 +29,30 @@ const TABLE: &str = include_str!("parameters.txt");
 
 /// The part of a request that an operation tests, by the first word of its name: a path segment, the query,
 /// the header or the cookies.
-fn part(operation: &str, asked: &Asked) -> String {
-    let (place, style) = operation.split_once('_').unwrap();
-    let target = asked.target().strip_prefix("GET /v1/").unwrap();
+fn part(operation: &str, request: &Asked) -> String {
+    let (location, style) = operation.split_once('_').unwrap();
+    let target = request.target().strip_prefix("GET /v1/").unwrap();
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-    let here = format!("{place}/{style}");
+    let here = format!("{location}/{style}");
     let rest = path.strip_prefix(&here).unwrap_or_else(|| panic!("{path}"));
-    let (header, cookies) = (asked.header("x-color"), asked.header("cookie"));
+    let (header, cookies) = (request.header("x-color"), request.header("cookie"));
     let segment = rest.strip_prefix('/').and_then(|rest| rest.strip_suffix("/end"));
-    let places = [
-        ("path", segment.filter(|_| place == "path")),
+    let locations = [
+        ("path", segment.filter(|_| location == "path")),
         ("query", query),
         ("header", header),
         ("cookie", cookies),
     ];
-    for (other, value) in places.iter().filter(|(other, _)| *other != place) {
+    for (other, value) in locations.iter().filter(|(other, _)| *other != location) {
         assert_eq!(*value, None, "{operation}: {other}");
     }
-    assert!(asked.body.is_empty());
-    let found = places.iter().find_map(|(other, value)| (*other == place).then_some(*value)).unwrap();
+    assert!(request.body.is_empty());
+    let found = locations.iter().find_map(|(other, value)| (*other == location).then_some(*value)).unwrap();
     found.unwrap_or(NOTHING).to_owned()
 }
 
 /// The cases of a version whose operations have this first word: operation, value and expectation.
-fn cases(version: Version, place: &str) -> Vec<(&'static str, &'static str, String)> {
+fn cases(version: Version, location: &str) -> Vec<(&'static str, &'static str, String)> {
     let mut cases = Vec::new();
     let mut operation = None;
     for line in TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -63,27 +63,29 @@ fn cases(version: Version, place: &str) -> Vec<(&'static str, &'static str, Stri
         } else {
             let (versions, name) = line.rsplit_once(' ').unwrap();
             let is_there = versions.split(' ').any(|own| own == version.name());
-            operation = Some(name).filter(|name| is_there && name.starts_with(place));
+            operation = Some(name).filter(|name| is_there && name.starts_with(location));
         }
     }
     cases
 }
 
 /// Calls all operations of a location with all values. `counts` makes sure that no case is skipped.
-async fn check(place: &str, counts: [usize; 3]) {
-    let web = silent();
+async fn check(location: &str, counts: [usize; 3]) {
+    let web = recording_service();
     let mut wrong = Vec::new();
     for (version, count) in ALL.into_iter().zip(counts) {
-        let catalog = functions(version, &web, |_| ());
-        let cases = cases(version, place);
-        let named = catalog.entries().filter(|entry| entry.spec.name.starts_with(place));
-        let untold = named.filter(|entry| cases.iter().all(|(name, ..)| *name != entry.spec.name));
-        wrong.extend(untold.map(|entry| format!("{version:?} {} is not in the table", entry.spec.name)));
-        assert_eq!(cases.len(), count, "{version:?} {place}");
+        let catalog = catalog_for(version, &web, |_| ());
+        let cases = cases(version, location);
+        let named = catalog.entries().filter(|entry| entry.spec.name.starts_with(location));
+        let missing_rows = named.filter(|entry| cases.iter().all(|(name, ..)| *name != entry.spec.name));
+        wrong
+            .extend(missing_rows.map(|entry| format!("{version:?} {} is not in the table", entry.spec.name)));
+        assert_eq!(cases.len(), count, "{version:?} {location}");
         for (operation, name, expected) in cases {
-            let argument = if place == "header" { "X-Color" } else { "color" };
-            let found = match arrived(&catalog, &web, operation, json!({ argument: value(name) })).await {
-                Ok(asked) => part(operation, &asked),
+            let argument = if location == "header" { "X-Color" } else { "color" };
+            let found = match sent_request(&catalog, &web, operation, json!({ argument: value(name) })).await
+            {
+                Ok(request) => part(operation, &request),
                 Err(error) if error.kind() == ErrorKind::BadRequest => REFUSED.to_owned(),
                 Err(error) => panic!("{version:?} {operation} {name}: {error}"),
             };

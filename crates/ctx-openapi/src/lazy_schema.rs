@@ -11,13 +11,13 @@ use std::sync::OnceLock;
 
 /// A schema without the definitions that it refers to.
 #[derive(Clone, Default)]
-pub(crate) struct Fragment {
+pub(crate) struct LazySchema {
     /// The stored JSON; `None` if the schema was built or changed in memory.
     text: Option<Box<RawValue>>,
     value: OnceLock<Value>,
 }
 
-impl Deref for Fragment {
+impl Deref for LazySchema {
     type Target = Value;
 
     fn deref(&self) -> &Value {
@@ -27,34 +27,34 @@ impl Deref for Fragment {
     }
 }
 
-impl Fragment {
+impl LazySchema {
     /// Applies `change` to the schema.
-    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Value)) {
+    pub(crate) fn modify(&mut self, change: impl FnOnce(&mut Value)) {
         let mut value = Value::clone(self);
         change(&mut value);
         *self = value.into();
     }
 }
 
-impl From<Value> for Fragment {
+impl From<Value> for LazySchema {
     fn from(value: Value) -> Self {
         Self { text: None, value: OnceLock::from(value) }
     }
 }
 
-impl PartialEq for Fragment {
+impl PartialEq for LazySchema {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl fmt::Debug for Fragment {
+impl fmt::Debug for LazySchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl Serialize for Fragment {
+impl Serialize for LazySchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.text {
             Some(text) => text.serialize(serializer),
@@ -63,7 +63,7 @@ impl Serialize for Fragment {
     }
 }
 
-impl<'de> Deserialize<'de> for Fragment {
+impl<'de> Deserialize<'de> for LazySchema {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         Ok(Self { text: Some(text), value: OnceLock::new() })
@@ -76,15 +76,15 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_read_back_is_what_was_kept_and_can_be_changed() {
+    fn a_deserialized_schema_is_parsed_on_first_use_and_can_be_modified() {
         let schema = json!({"type": "object", "properties": {"id": {"type": "integer"}}});
-        let kept = serde_json::to_string(&Fragment::from(schema.clone())).unwrap();
-        let mut back: Fragment = serde_json::from_str(&kept).unwrap();
-        assert!(back.value.get().is_none());
-        assert_eq!(serde_json::to_string(&back).unwrap(), kept);
-        assert_eq!(*back, schema);
-        back.change(|schema| schema["type"] = json!("array"));
-        assert_eq!(back["type"], "array");
-        assert_eq!(serde_json::to_value(&back).unwrap()["type"], "array");
+        let stored = serde_json::to_string(&LazySchema::from(schema.clone())).unwrap();
+        let mut restored: LazySchema = serde_json::from_str(&stored).unwrap();
+        assert!(restored.value.get().is_none());
+        assert_eq!(serde_json::to_string(&restored).unwrap(), stored);
+        assert_eq!(*restored, schema);
+        restored.modify(|schema| schema["type"] = json!("array"));
+        assert_eq!(restored["type"], "array");
+        assert_eq!(serde_json::to_value(&restored).unwrap()["type"], "array");
     }
 }

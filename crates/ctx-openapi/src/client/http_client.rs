@@ -2,8 +2,8 @@
 //! leads to a nearer network (internet, private, loopback) than the peer that sent it.
 
 use crate::ApiError;
-use crate::auth::Pass;
-use crate::response::{FAILURE_BYTES_MAX, Received};
+use crate::auth::RequestAuth;
+use crate::response::{ERROR_BODY_BYTES_MAX, HttpResponse};
 use crate::settings::ApiSettings;
 use ctx_core::{ErrorKind, NetworkScope, Reach, Redactor, Secret, ToolError, chain};
 use ctx_net::{
@@ -29,42 +29,43 @@ const IDLE_TIME: Duration = Duration::from_secs(4);
 
 /// Headers that are kept on a cross-origin redirect. All others are arguments or fixed values, and any of
 /// them may be a secret: many descriptions declare their API key as a parameter.
-const CROSS_ORIGIN: CrossOriginHeaders = CrossOriginHeaders::Keep(&[ACCEPT, CONTENT_TYPE, CONTENT_ENCODING]);
+const CROSS_ORIGIN_HEADERS: CrossOriginHeaders =
+    CrossOriginHeaders::Keep(&[ACCEPT, CONTENT_TYPE, CONTENT_ENCODING]);
 
 /// Words in names of headers and parameters that mark a secret, besides those of [`Redactor::is_secret_key`].
 const SECRET_WORDS: [&str; 4] = ["auth", "cookie", "key", "session"];
 
 /// Words that contain one of [`SECRET_WORDS`] but do not mark a secret.
-const OPEN_WORDS: [&str; 2] = ["author", "keyword"];
+const PUBLIC_WORDS: [&str; 2] = ["author", "keyword"];
 
 /// The HTTP client of one API, with its configured headers.
 #[derive(Debug)]
-pub(crate) struct Web {
+pub(crate) struct HttpClient {
     client: Client,
     /// Configured headers, sent with every request to the API's own origin.
     headers: HeaderMap,
     /// The configured headers that are not secret.
-    open_headers: HeaderMap,
+    public_headers: HeaderMap,
     /// Values of secret headers and of secret frozen parameters, to be masked.
     secrets: Vec<Secret>,
 }
 
-impl Web {
+impl HttpClient {
     pub(crate) fn new(settings: &ApiSettings) -> Result<Self, ApiError> {
-        let (mut headers, mut open_headers) = (HeaderMap::new(), HeaderMap::new());
+        let (mut headers, mut public_headers) = (HeaderMap::new(), HeaderMap::new());
         let frozen = settings.frozen.iter().filter(|(name, _)| is_secret(name));
         let mut secrets: Vec<Secret> =
             frozen.filter_map(|(_, value)| value.as_str()).map(Secret::new).collect();
         for (name, value) in &settings.headers {
-            let wrong = || ApiError::Header(name.clone());
+            let invalid = || ApiError::Header(name.clone());
             if is_secret(name) {
                 secrets.push(value.clone());
             }
-            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-            let mut value = HeaderValue::from_bytes(value.expose().as_bytes()).map_err(|_| wrong())?;
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+            let mut value = HeaderValue::from_bytes(value.expose().as_bytes()).map_err(|_| invalid())?;
             value.set_sensitive(true);
             if !is_secret(name) {
-                open_headers.insert(header.clone(), value.clone());
+                public_headers.insert(header.clone(), value.clone());
             }
             headers.insert(header, value);
         }
@@ -81,7 +82,7 @@ impl Web {
             idle_per_host_max: IDLE_PER_HOST,
             ..ClientOptions::default()
         };
-        Ok(Self { client: Client::new(options), headers, open_headers, secrets })
+        Ok(Self { client: Client::new(options), headers, public_headers, secrets })
     }
 
     /// Treats every peer as an internet host, so that loopback servers stand in for public ones.
@@ -96,68 +97,70 @@ impl Web {
     }
 
     /// Sends a request with credentials, follows redirects, and reads the response. A cross-origin redirect
-    /// drops credentials and configured headers. If the caller brought credentials (`is_brought`), secret
+    /// drops credentials and configured headers. If the caller brought credentials (`is_from_caller`), secret
     /// headers of the configuration are not sent.
-    pub(super) async fn receive(
+    pub(super) async fn send_authorized(
         &self,
         request: Request,
-        pass: &Pass,
-        is_brought: bool,
+        auth: &RequestAuth,
+        is_from_caller: bool,
         bytes_max: usize,
         reach: Reach,
-    ) -> Result<Received, ToolError> {
+    ) -> Result<HttpResponse, ToolError> {
         let mut chain = RedirectChain::new(request, reach);
         loop {
             let mut sent = chain.request().clone();
             if chain.is_home() {
-                let headers = if is_brought { &self.open_headers } else { &self.headers };
+                let headers = if is_from_caller { &self.public_headers } else { &self.headers };
                 sent.headers.extend(headers.clone());
-                pass.apply(&mut sent)?;
+                auth.apply(&mut sent)?;
             }
             let response = self.send(&sent, chain.reach()).await?;
-            let Some(to) = redirect_target(&response) else { return read(&sent, response, bytes_max).await };
+            let Some(target) = redirect_target(&response) else {
+                return read_response(&sent, response, bytes_max).await;
+            };
             let shown = chain.request().shown();
-            if is_downgrade(&sent.url, &to) {
-                let message = format!("{shown}: it leads from https to {}", to.scheme());
+            if is_downgrade(&sent.url, &target) {
+                let message = format!("{shown}: it leads from https to {}", target.scheme());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
-            follow(&mut chain, response, to).await?;
+            follow_redirect(&mut chain, response, target).await?;
         }
     }
 
-    /// Sends a request without credentials, and follows the redirects that `may_go` allows. Returns the
+    /// Sends a request without credentials, and follows the redirects that `is_allowed` allows. Returns the
     /// response and its final URL.
-    pub(crate) async fn follow(
+    pub(crate) async fn fetch(
         &self,
         request: Request,
         bytes_max: usize,
         reach: Reach,
-        may_go: impl Fn(&Url) -> bool,
-    ) -> Result<(Received, Url), ToolError> {
+        is_allowed: impl Fn(&Url) -> bool,
+    ) -> Result<(HttpResponse, Url), ToolError> {
         let mut chain = RedirectChain::new(request, reach);
         loop {
             let response = self.send(chain.request(), chain.reach()).await?;
-            let Some(to) = redirect_target(&response) else {
-                let received = read(chain.request(), response, bytes_max).await?;
-                return Ok((received, chain.into_request().url));
+            let Some(target) = redirect_target(&response) else {
+                let response = read_response(chain.request(), response, bytes_max).await?;
+                return Ok((response, chain.into_request().url));
             };
-            if !may_go(&to) || is_downgrade(&chain.request().url, &to) {
+            if !is_allowed(&target) || is_downgrade(&chain.request().url, &target) {
                 let message = format!("{}: it leads to where it may not", chain.request().shown());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
-            follow(&mut chain, response, to).await?;
+            follow_redirect(&mut chain, response, target).await?;
         }
     }
 
     /// Sends one request, if `reach` allows its address, and reads the response. Follows no redirects.
-    pub(crate) async fn receive_once(
+    pub(crate) async fn send_once(
         &self,
         request: &Request,
         bytes_max: usize,
         reach: Reach,
-    ) -> Result<Received, ToolError> {
+    ) -> Result<HttpResponse, ToolError> {
         let response = self.send(request, reach).await?;
-        read(request, response, bytes_max).await
+        read_response(request, response, bytes_max).await
     }
 
     async fn send(&self, request: &Request, reach: Reach) -> Result<Response, ToolError> {
@@ -165,7 +168,7 @@ impl Web {
             let message = format!("{}: only http and https can be requested", request.shown());
             return Err(ToolError::new(ErrorKind::Forbidden, message));
         }
-        self.client.send(request, reach).await.map_err(|error| failed(request, error))
+        self.client.send(request, reach).await.map_err(|error| tool_error(request, error))
     }
 }
 
@@ -175,11 +178,15 @@ fn redirect_target(response: &Response) -> Option<Url> {
 }
 
 /// Follows one more redirect, unless there were too many.
-async fn follow(chain: &mut RedirectChain, mut response: Response, to: Url) -> Result<(), ToolError> {
+async fn follow_redirect(
+    chain: &mut RedirectChain,
+    mut response: Response,
+    target: Url,
+) -> Result<(), ToolError> {
     // Drained so that the connection can be reused.
-    let drained = response.read_prefix(FAILURE_BYTES_MAX).await;
-    drained.map_err(|error| failed(chain.request(), error))?;
-    chain.follow(&response, to, CROSS_ORIGIN);
+    let drained = response.read_prefix(ERROR_BODY_BYTES_MAX).await;
+    drained.map_err(|error| tool_error(chain.request(), error))?;
+    chain.follow(&response, target, CROSS_ORIGIN_HEADERS);
     if chain.followed() <= REDIRECTS_MAX {
         return Ok(());
     }
@@ -210,28 +217,32 @@ pub(crate) fn origin_reach(host: &str, scope: NetworkScope) -> Reach {
 /// which also occur in responses and must not be masked there.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let rest = OPEN_WORDS.iter().fold(name.clone(), |rest, word| rest.replace(word, ""));
+    let rest = PUBLIC_WORDS.iter().fold(name.clone(), |rest, word| rest.replace(word, ""));
     Redactor::is_secret_key(&name) || SECRET_WORDS.iter().any(|word| rest.contains(word))
 }
 
 /// Reads a response: the whole body of a success, the beginning of an error.
-async fn read(request: &Request, mut response: Response, bytes_max: usize) -> Result<Received, ToolError> {
+async fn read_response(
+    request: &Request,
+    mut response: Response,
+    bytes_max: usize,
+) -> Result<HttpResponse, ToolError> {
     let body = match response.status().is_success() {
         true => response.read(bytes_max).await,
-        false => response.read_prefix(FAILURE_BYTES_MAX).await.map_err(BodyError::Net),
+        false => response.read_prefix(ERROR_BODY_BYTES_MAX).await.map_err(BodyError::Net),
     };
     let body = body.map_err(|error| match error {
         BodyError::TooLarge(bytes_max) => {
             let message = format!("{}: the answer is larger than {bytes_max} bytes", request.shown());
             ToolError::new(ErrorKind::TooLarge, message)
         }
-        BodyError::Net(error) => failed(request, error),
+        BodyError::Net(error) => tool_error(request, error),
     })?;
     let (status, headers, scope) = (response.status(), response.headers().clone(), response.scope());
-    Ok(Received { status, headers, body, scope })
+    Ok(HttpResponse { status, headers, body, scope })
 }
 
-fn failed(request: &Request, error: NetError) -> ToolError {
+fn tool_error(request: &Request, error: NetError) -> ToolError {
     if let Some(forbidden) = error.forbidden() {
         let message = format!("{}: APIs may not be at {forbidden}", request.shown());
         return ToolError::new(ErrorKind::Forbidden, message);

@@ -1,6 +1,6 @@
 //! Tests: the Luau declarations of operations.
 
-use super::{Alone, Description, Home, load};
+use super::{Description, RootLocation, SingleDocument, load};
 use crate::operation::Operation;
 use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
 use ctx_types::Function;
@@ -108,7 +108,8 @@ components:
 "##;
 
 fn declaration(name: &str) -> String {
-    let shop: Description = load(SHOP, Home::Directory("shop.yaml".to_owned()), &Alone).unwrap();
+    let shop: Description =
+        load(SHOP, RootLocation::Directory("shop.yaml".to_owned()), &SingleDocument).unwrap();
     let operation: &Operation = shop.operations.iter().find(|operation| operation.name == name).unwrap();
     let body = operation.body.as_ref();
     let spec = ToolSpec {
@@ -121,7 +122,7 @@ fn declaration(name: &str) -> String {
 }
 
 #[test]
-fn an_operation_is_documented_with_every_type_it_reaches() {
+fn an_operation_is_declared_with_every_referenced_type() {
     insta::assert_snapshot!(declaration("create_pet"), @r#"
     -- Create a new pet
     -- @param body - The pet to create
@@ -182,7 +183,7 @@ fn an_operation_is_documented_with_every_type_it_reaches() {
 }
 
 #[test]
-fn what_lies_in_one_another_is_documented_however_deep() {
+fn nested_objects_are_declared_at_any_depth() {
     insta::assert_snapshot!(declaration("update_pet"), @r#"
     -- Change a pet
     --
@@ -196,7 +197,7 @@ fn what_lies_in_one_another_is_documented_however_deep() {
 }
 
 #[test]
-fn lists_and_maps_are_documented_as_such() {
+fn lists_and_maps_are_declared_as_such() {
     insta::assert_snapshot!(declaration("set_tags"), @r#"
     -- PUT /pets/{pet_id}/tags
     function sdk.shop.set_tags(params: { pet_id: string }, body: {string}): { [string]: number } end

@@ -3,7 +3,7 @@
 use super::*;
 
 /// An operation that requires this security scheme.
-fn guarded(scheme: Scheme) -> Description {
+fn secured(scheme: SecurityScheme) -> Description {
     let security = vec![BTreeMap::from([("it".to_owned(), Vec::new())])];
     Description {
         operations: vec![Operation { security, ..operation("GET", "/pets") }],
@@ -13,98 +13,103 @@ fn guarded(scheme: Scheme) -> Description {
 }
 
 /// Configures a credential, and allows callers to send their own.
-fn open(settings: &mut ApiSettings) {
+fn allow_caller_credentials(settings: &mut ApiSettings) {
     settings.takes_credentials = true;
     settings.credentials.other = Some(Credential::Plain(Secret::new("configured")));
 }
 
-async fn bring(api: Api, auth: Value) -> Result<Output, ToolError> {
+async fn call_with_auth(api: LoadedApi, auth: Value) -> Result<Output, ToolError> {
     let call = Call::new(catalog(api), Caller::Library("test".to_owned()));
     let call = call.with_auth(auth.as_object().unwrap().clone());
     Catalog::call("pets.operation", json!({}), call).await
 }
 
 #[tokio::test]
-async fn what_a_call_brings_stands_for_what_is_configured() {
+async fn caller_credentials_replace_configured_ones() {
     let web = Web::serve(|_| reply(200, ""));
-    let ours = |scheme| described(guarded(scheme), &web.url(""), open);
+    let ours = |scheme| api_of(secured(scheme), &web.url(""), allow_caller_credentials);
     for (scheme, auth) in [
-        (Scheme::Bearer, json!({"pets": {"type": "bearer", "token": "of-the-caller"}})),
-        (Scheme::Bearer, json!({"pets": "of-the-caller"})),
-        (Scheme::Bearer, json!({"pets": {"it": "of-the-caller"}})),
+        (SecurityScheme::Bearer, json!({"pets": {"type": "bearer", "token": "of-the-caller"}})),
+        (SecurityScheme::Bearer, json!({"pets": "of-the-caller"})),
+        (SecurityScheme::Bearer, json!({"pets": {"it": "of-the-caller"}})),
         // The caller's credentials are for another API.
-        (Scheme::Bearer, json!({"shops": "of-the-caller"})),
-        (Scheme::Basic, json!({"pets": {"type": "basic", "username": "me", "password": "hunter2!"}})),
+        (SecurityScheme::Bearer, json!({"shops": "of-the-caller"})),
+        (SecurityScheme::Basic, json!({"pets": {"type": "basic", "username": "me", "password": "hunter2!"}})),
     ] {
-        bring(ours(scheme), auth).await.unwrap();
+        call_with_auth(ours(scheme), auth).await.unwrap();
     }
-    let key = Scheme::Key { place: Place::Query, name: "key".to_owned() };
-    bring(ours(key), json!({"pets": {"type": "api_key", "value": "k"}})).await.unwrap();
-    let asked = web.asked();
-    let sent: Vec<&str> = asked[..5].iter().map(|asked| asked.header("authorization").unwrap()).collect();
+    let key = SecurityScheme::Key { location: ParameterLocation::Query, name: "key".to_owned() };
+    call_with_auth(ours(key), json!({"pets": {"type": "api_key", "value": "k"}})).await.unwrap();
+    let requests = web.asked();
+    let sent: Vec<&str> =
+        requests[..5].iter().map(|request| request.header("authorization").unwrap()).collect();
     let own = "Bearer of-the-caller";
     assert_eq!(sent, [own, own, own, "Bearer configured", "Basic bWU6aHVudGVyMiE="]);
-    assert_eq!(asked[5].target(), "GET /pets?key=k");
+    assert_eq!(requests[5].target(), "GET /pets?key=k");
 }
 
 #[tokio::test]
-async fn headers_that_let_us_in_do_not_go_with_what_a_call_brings() {
+async fn secret_headers_are_not_sent_with_caller_credentials() {
     let web = Web::serve(|_| reply(200, ""));
     let with_headers = |settings: &mut ApiSettings| {
-        open(settings);
+        allow_caller_credentials(settings);
         let header = |name: &str, value: &str| (name.to_owned(), Secret::new(value));
         settings.headers = vec![header("X-Api-Key", "of-the-admin"), header("X-Team", "kennel")];
     };
-    let ours = || described(guarded(Scheme::Bearer), &web.url(""), with_headers);
-    bring(ours(), json!({"pets": "of-the-caller"})).await.unwrap();
+    let ours = || api_of(secured(SecurityScheme::Bearer), &web.url(""), with_headers);
+    call_with_auth(ours(), json!({"pets": "of-the-caller"})).await.unwrap();
     call(ours(), json!({})).await.unwrap();
-    let asked = web.asked();
+    let requests = web.asked();
     let sent: Vec<_> =
-        asked.iter().map(|asked| (asked.header("x-api-key"), asked.header("x-team"))).collect();
+        requests.iter().map(|request| (request.header("x-api-key"), request.header("x-team"))).collect();
     assert_eq!(sent, [(None, Some("kennel")), (Some("of-the-admin"), Some("kennel"))]);
 }
 
 #[tokio::test]
-async fn what_is_configured_does_not_help_out_where_what_is_brought_does_not_fit() {
+async fn configured_credentials_are_no_fallback_for_unsuitable_caller_credentials() {
     let web = Web::serve(|_| reply(200, ""));
-    let api = described(guarded(Scheme::Bearer), &web.url(""), open);
+    let api = api_of(secured(SecurityScheme::Bearer), &web.url(""), allow_caller_credentials);
     let auth = json!({"pets": {"type": "basic", "username": "me", "password": "hunter2!"}});
-    let error = bring(api, auth).await.unwrap_err();
+    let error = call_with_auth(api, auth).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotConfigured);
     assert!(!error.message().contains("hunter2"), "{error}");
     assert!(web.asked().is_empty());
 }
 
 #[tokio::test]
-async fn what_a_service_repeats_of_it_is_masked() {
+async fn echoed_caller_credentials_are_masked() {
     let auth = || json!({"pets": {"type": "bearer", "token": "hunter2hunter2"}});
     for (status, content_type) in [(200, "application/json"), (200, "text/plain"), (500, "application/json")]
     {
         let repeated = reply_with(status, &[("Content-Type", content_type)], r#"{"you": "hunter2hunter2"}"#);
         let web = Web::serve(move |_| repeated.clone());
-        let result = bring(described(guarded(Scheme::Bearer), &web.url(""), open), auth()).await;
-        let told = match result {
+        let result = call_with_auth(
+            api_of(secured(SecurityScheme::Bearer), &web.url(""), allow_caller_credentials),
+            auth(),
+        )
+        .await;
+        let shown_text = match result {
             Ok(output) => output.value.to_string(),
             Err(error) => format!("{error} {error:?} {:?}", error.data()),
         };
-        assert!(told.contains("***") && !told.contains("hunter2"), "{told}");
+        assert!(shown_text.contains("***") && !shown_text.contains("hunter2"), "{shown_text}");
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_told_by_the_name_of_the_api_and_not_repeated() {
+async fn errors_name_the_api_and_never_repeat_a_credential() {
     let web = Web::serve(|_| reply(200, ""));
     let elsewhere = json!({
         "type": "oauth2", "client_id": "hunter2", "client_secret": "hunter2", "token_url": "https://hunter2"
     });
-    for (brought, why) in [
+    for (auth, why) in [
         (json!(7), "must be a text, or a table with a `type`"),
         (json!({"type": "hunter2"}), "needs a `type`: bearer, basic, api_key or oauth2"),
         (json!({"it": {"type": "bearer", "key": "hunter2"}}), "`it`: `key` is unknown; known here: token"),
         (elsewhere, "where tokens are got is not the caller's to say; leave out `token_url`"),
     ] {
-        let api = described(guarded(Scheme::Bearer), &web.url(""), open);
-        let error = bring(api, json!({"pets": brought})).await.unwrap_err();
+        let api = api_of(secured(SecurityScheme::Bearer), &web.url(""), allow_caller_credentials);
+        let error = call_with_auth(api, json!({"pets": auth})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadRequest);
         assert_eq!(error.message(), format!("`_meta.auth` for `pets`: {why}"));
     }
@@ -112,30 +117,30 @@ async fn what_cannot_be_read_is_told_by_the_name_of_the_api_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn nobody_brings_any_where_that_is_not_allowed() {
+async fn caller_credentials_are_refused_unless_allowed() {
     let web = Web::serve(|_| reply(200, ""));
     let closed = |settings: &mut ApiSettings| {
-        open(settings);
+        allow_caller_credentials(settings);
         settings.takes_credentials = false;
     };
-    let api = described(guarded(Scheme::Bearer), &web.url(""), closed);
-    let error = bring(api, json!({"pets": "hunter2!"})).await.unwrap_err();
+    let api = api_of(secured(SecurityScheme::Bearer), &web.url(""), closed);
+    let error = call_with_auth(api, json!({"pets": "hunter2!"})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Forbidden);
     assert!(error.message().contains("`request_auth = true`") && !error.message().contains("hunter2"));
     assert!(web.asked().is_empty());
 }
 
 #[tokio::test]
-async fn tokens_are_got_where_the_configuration_says() {
-    let web = Web::serve(|asked| match asked.target() {
+async fn tokens_are_requested_from_the_configured_endpoint() {
+    let web = Web::serve(|request| match request.target() {
         "POST /own/token" => json_reply(r#"{"access_token": "fresh"}"#),
         _ => reply(200, ""),
     });
     let url = web.url("/own/token");
     for scheme in [
-        Scheme::ClientCredentials { token_url: "/described/token".to_owned(), scopes: Vec::new() },
-        Scheme::Bearer,
-        Scheme::OtherToken,
+        SecurityScheme::ClientCredentials { token_url: "/described/token".to_owned(), scopes: Vec::new() },
+        SecurityScheme::Bearer,
+        SecurityScheme::OtherToken,
     ] {
         let own = |settings: &mut ApiSettings| {
             settings.credentials.other = Some(Credential::ClientCredentials {
@@ -145,8 +150,11 @@ async fn tokens_are_got_where_the_configuration_says() {
                 token_url: Some(url.clone()),
             });
         };
-        call(described(guarded(scheme), &web.url(""), own), json!({})).await.unwrap();
+        call(api_of(secured(scheme), &web.url(""), own), json!({})).await.unwrap();
     }
-    let asked = web.asked();
-    assert_eq!(asked.iter().filter(|asked| asked.header("authorization") == Some("Bearer fresh")).count(), 3);
+    let requests = web.asked();
+    assert_eq!(
+        requests.iter().filter(|request| request.header("authorization") == Some("Bearer fresh")).count(),
+        3
+    );
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Normalised names of objects that hold pagination metadata.
-const AROUND: [&str; 16] = [
+const METADATA_OBJECTS: [&str; 16] = [
     "cursors",
     "data",
     "info",
@@ -26,30 +26,30 @@ const AROUND: [&str; 16] = [
 const DEPTH_MAX: usize = 4;
 
 /// Fields examined per nesting level.
-const SIGNS_MAX: usize = 1_000;
+const FIELDS_MAX: usize = 1_000;
 
 /// The fields that may be pagination metadata, by normalised name, outermost first.
-pub(super) struct Signs<'a>(Vec<(String, &'a Value)>);
+pub(super) struct PaginationMetadata<'a>(Vec<(String, &'a Value)>);
 
-impl<'a> Signs<'a> {
+impl<'a> PaginationMetadata<'a> {
     pub(super) fn of(body: &'a Value) -> Self {
-        let mut signs = Vec::new();
+        let mut metadata = Vec::new();
         let mut level = vec![body];
         for _ in 0..DEPTH_MAX {
-            let mut below = Vec::new();
-            for (name, value) in level.iter().filter_map(|value| value.as_object()).flatten().take(SIGNS_MAX)
+            let mut nested = Vec::new();
+            for (name, value) in level.iter().filter_map(|value| value.as_object()).flatten().take(FIELDS_MAX)
             {
-                let name = plain(name);
+                let name = normalize(name);
                 match value {
-                    Value::Object(_) if AROUND.contains(&name.as_str()) => below.push(value),
-                    Value::Array(links) if name == "links" => signs.extend(next_of(links)),
+                    Value::Object(_) if METADATA_OBJECTS.contains(&name.as_str()) => nested.push(value),
+                    Value::Array(links) if name == "links" => metadata.extend(next_link(links)),
                     _ => {}
                 }
-                signs.push((name, value));
+                metadata.push((name, value));
             }
-            level = below;
+            level = nested;
         }
-        Self(signs)
+        Self(metadata)
     }
 
     /// The values of a field.
@@ -75,23 +75,24 @@ impl<'a> Signs<'a> {
             "more",
         ];
         const LAST: [&str; 3] = ["islast", "islastpage", "last"];
-        let said = |names: &[&str]| names.iter().find_map(|name| self.get(name).find_map(Value::as_bool));
-        said(&MORE).or_else(|| said(&LAST).map(|is_last| !is_last))
+        let first_flag =
+            |names: &[&str]| names.iter().find_map(|name| self.get(name).find_map(Value::as_bool));
+        first_flag(&MORE).or_else(|| first_flag(&LAST).map(|is_last| !is_last))
     }
 }
 
 /// The next link in a list of links with relations, such as `[{ "rel": "next", "href": "…" }]`.
-fn next_of(links: &[Value]) -> Option<(String, &Value)> {
+fn next_link(links: &[Value]) -> Option<(String, &Value)> {
     let next = links.iter().find(|link| link.get("rel").and_then(Value::as_str) == Some("next"))?;
     Some(("next".to_owned(), next))
 }
 
 /// A non-negative integer, or a text that is one.
 pub(super) fn number(value: &Value) -> Option<u64> {
-    let whole =
+    let integer =
         |number: f64| (number >= 0.0 && number.fract() == 0.0 && number < 2e15).then_some(number as u64);
     match value {
-        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(whole)),
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(integer)),
         Value::String(text) => text.parse().ok(),
         _ => None,
     }
@@ -99,6 +100,6 @@ pub(super) fn number(value: &Value) -> Option<u64> {
 
 /// A normalised name: ASCII letters and digits in lower case, so that `next_page_token`, `nextPageToken` and
 /// `next-page-token` are equal.
-pub(super) fn plain(name: &str) -> String {
+pub(super) fn normalize(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }

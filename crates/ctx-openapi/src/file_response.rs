@@ -1,7 +1,7 @@
 //! Binary responses: the bytes are stored as a kept file, and the caller gets its URI.
 
-use crate::header::parameters;
-use crate::response::Received;
+use crate::header::parse_parameters;
+use crate::response::HttpResponse;
 use ctx_core::{Call, ContentBlock, KeptFile, Output};
 use http::header::CONTENT_DISPOSITION;
 use percent_encoding::percent_decode_str;
@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 const NAME_BYTES_MAX: usize = 255;
 
 /// The output that stands for a binary response; `None` if no file is kept for this call.
-pub(crate) fn output(received: &Received, content_type: &str, call: &Call) -> Option<Output> {
-    let disposition = received.headers.get(CONTENT_DISPOSITION);
-    let name = disposition.and_then(|text| name(&String::from_utf8_lossy(text.as_bytes())));
-    let (content_type, size) = (content_type.to_owned(), received.body.len());
-    let file = KeptFile { name, content_type, bytes: received.body.as_slice().into() };
+pub(crate) fn store_as_file(response: &HttpResponse, content_type: &str, call: &Call) -> Option<Output> {
+    let disposition = response.headers.get(CONTENT_DISPOSITION);
+    let name = disposition.and_then(|text| file_name(&String::from_utf8_lossy(text.as_bytes())));
+    let (content_type, size) = (content_type.to_owned(), response.body.len());
+    let file = KeptFile { name, content_type, bytes: response.body.as_slice().into() };
     let uri = call.keep(&file)?;
     let mut value = Map::new();
     value.insert("uri".to_owned(), uri.as_str().into());
@@ -37,11 +37,13 @@ pub(crate) fn output(received: &Received, content_type: &str, call: &Call) -> Op
 
 /// The file name in `Content-Disposition`, without any path. `filename*`, which states its encoding, wins
 /// over `filename`.
-fn name(disposition: &str) -> Option<String> {
-    let (_, given) = disposition.split_at(disposition.find(';')?);
-    let (parameters, _) = parameters(given);
-    let find = |wanted: &str| parameters.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
-    let name = find("filename*").and_then(|value| extended(value)).or_else(|| find("filename").cloned())?;
+fn file_name(disposition: &str) -> Option<String> {
+    let (_, rest) = disposition.split_at(disposition.find(';')?);
+    let (parameters, _) = parse_parameters(rest);
+    let find = |key: &str| parameters.iter().find(|(name, _)| name == key).map(|(_, value)| value);
+    let name = find("filename*")
+        .and_then(|value| decode_extended_value(value))
+        .or_else(|| find("filename").cloned())?;
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let name: String = name.chars().filter(|letter| !letter.is_control()).collect();
     let name = name.trim();
@@ -50,7 +52,7 @@ fn name(disposition: &str) -> Option<String> {
 }
 
 /// Decodes an extended parameter value such as `UTF-8'en'na%C3%AFve.png` (RFC 8187).
-fn extended(value: &str) -> Option<String> {
+fn decode_extended_value(value: &str) -> Option<String> {
     let mut parts = value.splitn(3, '\'');
     let (label, _, text) = (parts.next()?, parts.next()?, parts.next()?);
     let encoding = encoding_rs::Encoding::for_label(label.as_bytes())?;
@@ -65,7 +67,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_name_is_found_and_has_no_path() {
+    fn a_file_name_has_no_path() {
         for (disposition, expected) in [
             ("attachment; filename=a.png", Some("a.png")),
             ("attachment; filename=\"a; b.png\"", Some("a; b.png")),
@@ -80,14 +82,14 @@ mod tests {
             ("attachment", None),
             ("", None),
         ] {
-            assert_eq!(name(disposition).as_deref(), expected, "{disposition}");
+            assert_eq!(file_name(disposition).as_deref(), expected, "{disposition}");
         }
     }
 
     proptest! {
         #[test]
-        fn no_name_leads_anywhere(disposition in "[a-z;=\"*'%./\\\\ ]{0,40}|.*") {
-            if let Some(name) = name(&format!("attachment; filename={disposition}")) {
+        fn a_file_name_is_never_a_path(disposition in "[a-z;=\"*'%./\\\\ ]{0,40}|.*") {
+            if let Some(name) = file_name(&format!("attachment; filename={disposition}")) {
                 prop_assert!(!name.is_empty() && name.len() <= NAME_BYTES_MAX);
                 prop_assert!(!name.contains(['/', '\\', '\0', '\n', '\r']) && name != "..");
             }

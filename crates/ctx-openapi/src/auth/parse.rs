@@ -14,7 +14,7 @@ const KEY_SHOWN_MAX: usize = 64;
 const TYPE: &str = "type";
 
 /// Types of credentials, with their aliases, and the other fields of each.
-const KINDS: [(&[&str], &[&str]); 4] = [
+const CREDENTIAL_TYPES: [(&[&str], &[&str]); 4] = [
     (&["bearer"], &["token"]),
     (&["basic"], &["username", "password"]),
     (&["api_key", "apiKey"], &["key", "value"]),
@@ -29,20 +29,20 @@ pub struct InvalidCredentials(String);
 impl Credentials {
     /// Parses credentials: a string, interpreted by the security scheme; a table with a `type` and the fields
     /// of that type; or a table of these, keyed by the name of the security scheme.
-    pub fn read(written: &Value) -> Result<Self, InvalidCredentials> {
-        let Value::Object(fields) = written else {
-            return Ok(Self { other: Some(credential(written)?), ..Self::default() });
+    pub fn read(value: &Value) -> Result<Self, InvalidCredentials> {
+        let Value::Object(fields) = value else {
+            return Ok(Self { other: Some(parse_credential(value)?), ..Self::default() });
         };
         // A security scheme may itself be named `type`; its credential is then a table.
-        if fields.get(TYPE).is_some_and(|kind| !kind.is_object()) {
-            return Ok(Self { other: Some(credential(written)?), ..Self::default() });
+        if fields.get(TYPE).is_some_and(|credential_type| !credential_type.is_object()) {
+            return Ok(Self { other: Some(parse_credential(value)?), ..Self::default() });
         }
         if fields.is_empty() {
             return Err(invalid("there are no credentials in it"));
         }
         let named = |(scheme, value): (&String, &Value)| {
-            let credential = credential(value)
-                .map_err(|error| InvalidCredentials(format!("`{}`: {error}", shown(scheme))))?;
+            let credential = parse_credential(value)
+                .map_err(|error| InvalidCredentials(format!("`{}`: {error}", shorten_key(scheme))))?;
             Ok((scheme.clone(), credential))
         };
         let by_scheme = fields.iter().map(named).collect::<Result<_, _>>()?;
@@ -55,9 +55,12 @@ impl Credentials {
 }
 
 /// The credentials for this API that came with the call (`_meta.auth`), if any.
-pub(crate) fn of_call(settings: &ApiSettings, call: &Call) -> Result<Option<Credentials>, ToolError> {
+pub(crate) fn caller_credentials(
+    settings: &ApiSettings,
+    call: &Call,
+) -> Result<Option<Credentials>, ToolError> {
     let name = &settings.name;
-    let Some(written) = call.auth(name) else { return Ok(None) };
+    let Some(value) = call.auth(name) else { return Ok(None) };
     if !settings.takes_credentials {
         let message = format!(
             "`{name}` takes no credentials from callers, and `_meta.auth` has some for it; `request_auth = true` in \
@@ -65,44 +68,46 @@ pub(crate) fn of_call(settings: &ApiSettings, call: &Call) -> Result<Option<Cred
         );
         return Err(ToolError::new(ErrorKind::Forbidden, message));
     }
-    let wrong =
+    let invalid_auth =
         |why: &str| ToolError::new(ErrorKind::BadRequest, format!("`_meta.auth` for `{name}`: {why}"));
-    let credentials = Credentials::read(written).map_err(|error| wrong(&error.0))?;
+    let credentials = Credentials::read(value).map_err(|error| invalid_auth(&error.0))?;
     let sends_elsewhere =
         |one: &Credential| matches!(one, Credential::ClientCredentials { token_url: Some(_), .. });
     if credentials.all().any(sends_elsewhere) {
         // SSRF: a caller must not choose the endpoint that the client secret is sent to.
-        return Err(wrong("where tokens are got is not the caller's to say; leave out `token_url`"));
+        return Err(invalid_auth("where tokens are got is not the caller's to say; leave out `token_url`"));
     }
     Ok(Some(credentials))
 }
 
 /// One credential: a string, or a table with a `type`.
-fn credential(written: &Value) -> Result<Credential, InvalidCredentials> {
-    let fields = match written {
-        Value::String(_) => return Ok(Credential::Plain(secret(written, "it")?)),
+fn parse_credential(value: &Value) -> Result<Credential, InvalidCredentials> {
+    let fields = match value {
+        Value::String(_) => return Ok(Credential::Plain(parse_secret(value, "it")?)),
         Value::Object(fields) => fields,
         _ => return Err(invalid("must be a text, or a table with a `type`")),
     };
-    let kind = fields.get(TYPE).and_then(Value::as_str);
-    let Some((names, keys)) = KINDS.iter().find(|(names, _)| kind.is_some_and(|kind| names.contains(&kind)))
+    let credential_type = fields.get(TYPE).and_then(Value::as_str);
+    let Some((names, keys)) = CREDENTIAL_TYPES
+        .iter()
+        .find(|(names, _)| credential_type.is_some_and(|credential_type| names.contains(&credential_type)))
     else {
         return Err(invalid("needs a `type`: bearer, basic, api_key or oauth2"));
     };
     if let Some(unknown) = fields.keys().find(|key| *key != TYPE && !keys.contains(&key.as_str())) {
-        let (unknown, keys) = (shown(unknown), keys.join(", "));
+        let (unknown, keys) = (shorten_key(unknown), keys.join(", "));
         return Err(InvalidCredentials(format!("`{unknown}` is unknown; known here: {keys}")));
     }
     let secret_at = |key: &'static str| match fields.get(key) {
-        Some(value) => secret(value, &format!("`{key}`")),
-        None => Err(missing(key)),
+        Some(value) => parse_secret(value, &format!("`{key}`")),
+        None => Err(missing_key(key)),
     };
     match names[0] {
         "bearer" => Ok(Credential::Bearer(secret_at("token")?)),
         "basic" => Ok(Credential::Basic {
-            user: filled(fields, "username")?,
+            user: non_empty_text(fields, "username")?,
             // May be empty: some services take an API key as the user name.
-            password: Secret::new(text(fields, "password")?),
+            password: Secret::new(required_text(fields, "password")?),
         }),
         "api_key" => match (fields.contains_key("key"), fields.contains_key("value")) {
             (true, true) => Err(invalid("has both `key` and `value`, which are the same")),
@@ -110,37 +115,37 @@ fn credential(written: &Value) -> Result<Credential, InvalidCredentials> {
             (_, false) => Ok(Credential::Key(secret_at("key")?)),
         },
         _ => Ok(Credential::ClientCredentials {
-            id: filled(fields, "client_id")?,
+            id: non_empty_text(fields, "client_id")?,
             secret: secret_at("client_secret")?,
-            scopes: scopes(fields.get("scopes"))?,
-            token_url: fields.get("token_url").map(address).transpose()?,
+            scopes: parse_scopes(fields.get("scopes"))?,
+            token_url: fields.get("token_url").map(parse_token_url).transpose()?,
         }),
     }
 }
 
-fn secret(value: &Value, what: &str) -> Result<Secret, InvalidCredentials> {
+fn parse_secret(value: &Value, subject: &str) -> Result<Secret, InvalidCredentials> {
     match value.as_str() {
-        Some("") => Err(InvalidCredentials(format!("{what} must not be empty"))),
+        Some("") => Err(InvalidCredentials(format!("{subject} must not be empty"))),
         Some(text) => Ok(Secret::new(text)),
-        None => Err(InvalidCredentials(format!("{what} must be a text"))),
+        None => Err(InvalidCredentials(format!("{subject} must be a text"))),
     }
 }
 
-fn text(fields: &Map<String, Value>, key: &str) -> Result<String, InvalidCredentials> {
-    let value = fields.get(key).ok_or_else(|| missing(key))?;
+fn required_text(fields: &Map<String, Value>, key: &str) -> Result<String, InvalidCredentials> {
+    let value = fields.get(key).ok_or_else(|| missing_key(key))?;
     let text = value.as_str().ok_or_else(|| InvalidCredentials(format!("`{key}` must be a text")))?;
     Ok(text.to_owned())
 }
 
-fn filled(fields: &Map<String, Value>, key: &str) -> Result<String, InvalidCredentials> {
-    match text(fields, key)? {
+fn non_empty_text(fields: &Map<String, Value>, key: &str) -> Result<String, InvalidCredentials> {
+    match required_text(fields, key)? {
         text if text.is_empty() => Err(InvalidCredentials(format!("`{key}` must not be empty"))),
         text => Ok(text),
     }
 }
 
 /// Scopes: a list, or one string with spaces between them as in OAuth.
-fn scopes(value: Option<&Value>) -> Result<Vec<String>, InvalidCredentials> {
+fn parse_scopes(value: Option<&Value>) -> Result<Vec<String>, InvalidCredentials> {
     match value {
         None => Ok(Vec::new()),
         Some(Value::String(text)) => Ok(text.split_whitespace().map(str::to_owned).collect()),
@@ -152,7 +157,7 @@ fn scopes(value: Option<&Value>) -> Result<Vec<String>, InvalidCredentials> {
     }
 }
 
-fn address(value: &Value) -> Result<String, InvalidCredentials> {
+fn parse_token_url(value: &Value) -> Result<String, InvalidCredentials> {
     let is_address = |text: &&str| text.starts_with("https://") || text.starts_with("http://");
     let address = value.as_str().filter(is_address).filter(|text| url::Url::parse(text).is_ok());
     address
@@ -160,7 +165,7 @@ fn address(value: &Value) -> Result<String, InvalidCredentials> {
         .ok_or_else(|| invalid("`token_url` must be an address that begins with https://"))
 }
 
-fn missing(key: &str) -> InvalidCredentials {
+fn missing_key(key: &str) -> InvalidCredentials {
     InvalidCredentials(format!("`{key}` is missing"))
 }
 
@@ -169,7 +174,7 @@ fn invalid(why: &str) -> InvalidCredentials {
 }
 
 /// A key for an error message: shortened, without control characters. A caller may send anything.
-fn shown(key: &str) -> String {
+fn shorten_key(key: &str) -> String {
     key.chars().filter(|letter| !letter.is_control()).take(KEY_SHOWN_MAX).collect()
 }
 
@@ -179,14 +184,14 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn alone(written: Value) -> Credential {
-        let read = Credentials::read(&written).unwrap();
-        assert!(read.by_scheme.is_empty());
-        read.other.unwrap()
+    fn single_credential(value: Value) -> Credential {
+        let parsed = Credentials::read(&value).unwrap();
+        assert!(parsed.by_scheme.is_empty());
+        parsed.other.unwrap()
     }
 
-    fn told(written: Value) -> String {
-        Credentials::read(&written).unwrap_err().to_string()
+    fn error_text(value: Value) -> String {
+        Credentials::read(&value).unwrap_err().to_string()
     }
 
     fn client(scopes: &[&str], token_url: Option<&str>) -> Credential {
@@ -199,24 +204,27 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_read() {
-        assert_eq!(alone(json!("abc")), Credential::Plain(Secret::new("abc")));
-        assert_eq!(alone(json!({"type": "bearer", "token": "t"})), Credential::Bearer(Secret::new("t")));
+    fn every_credential_type_is_parsed() {
+        assert_eq!(single_credential(json!("abc")), Credential::Plain(Secret::new("abc")));
+        assert_eq!(
+            single_credential(json!({"type": "bearer", "token": "t"})),
+            Credential::Bearer(Secret::new("t"))
+        );
         let basic = |password| Credential::Basic { user: "u".to_owned(), password: Secret::new(password) };
-        assert_eq!(alone(json!({"type": "basic", "username": "u", "password": "p"})), basic("p"));
-        assert_eq!(alone(json!({"type": "basic", "username": "u", "password": ""})), basic(""));
-        for written in [
+        assert_eq!(single_credential(json!({"type": "basic", "username": "u", "password": "p"})), basic("p"));
+        assert_eq!(single_credential(json!({"type": "basic", "username": "u", "password": ""})), basic(""));
+        for value in [
             json!({"type": "api_key", "key": "k"}),
             json!({"type": "apiKey", "key": "k"}),
             json!({"type": "api_key", "value": "k"}),
         ] {
-            assert_eq!(alone(written), Credential::Key(Secret::new("k")));
+            assert_eq!(single_credential(value), Credential::Key(Secret::new("k")));
         }
-        for kind in ["oauth2", "client_credentials"] {
+        for credential_type in ["oauth2", "client_credentials"] {
             let with = |more: Value| {
-                let mut written = json!({"type": kind, "client_id": "me", "client_secret": "s"});
-                written.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-                alone(written)
+                let mut value = json!({"type": credential_type, "client_id": "me", "client_secret": "s"});
+                value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                single_credential(value)
             };
             assert_eq!(with(json!({})), client(&[], None));
             assert_eq!(with(json!({"scopes": ["a", "b"]})), client(&["a", "b"], None));
@@ -227,15 +235,16 @@ mod tests {
 
     #[test]
     fn a_table_without_a_type_is_by_scheme() {
-        let read = Credentials::read(&json!({"key": "k", "type": {"type": "bearer", "token": "t"}})).unwrap();
-        assert_eq!(read.other, None);
-        assert_eq!(read.by_scheme["key"], Credential::Plain(Secret::new("k")));
-        assert_eq!(read.by_scheme["type"], Credential::Bearer(Secret::new("t")));
+        let parsed =
+            Credentials::read(&json!({"key": "k", "type": {"type": "bearer", "token": "t"}})).unwrap();
+        assert_eq!(parsed.other, None);
+        assert_eq!(parsed.by_scheme["key"], Credential::Plain(Secret::new("k")));
+        assert_eq!(parsed.by_scheme["type"], Credential::Bearer(Secret::new("t")));
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_key() {
-        for (written, why) in [
+    fn errors_name_the_key() {
+        for (value, why) in [
             (json!(5), "must be a text, or a table with a `type`"),
             (json!(null), "must be a text, or a table with a `type`"),
             (json!(""), "it must not be empty"),
@@ -265,18 +274,19 @@ mod tests {
             (json!({"key": {"token": "x"}}), "`key`: needs a `type`: bearer, basic, api_key or oauth2"),
             (json!({"key": [1]}), "`key`: must be a text, or a table with a `type`"),
         ] {
-            assert_eq!(told(written.clone()), why, "{written}");
+            assert_eq!(error_text(value.clone()), why, "{value}");
         }
-        let long = told(json!({"K".repeat(1000): 1}));
+        let long = error_text(json!({"K".repeat(1000): 1}));
         assert_eq!(long.matches('K').count(), KEY_SHOWN_MAX, "{long}");
     }
 
     /// Arbitrary JSON made of the field names of credentials, and of secrets.
-    fn written() -> impl Strategy<Value = Value> {
-        let kind = prop::sample::select(vec!["bearer", "basic", "api_key", "oauth2", "client_credentials"]);
+    fn arbitrary_value() -> impl Strategy<Value = Value> {
+        let credential_type =
+            prop::sample::select(vec!["bearer", "basic", "api_key", "oauth2", "client_credentials"]);
         let leaf = prop_oneof![
             4 => "sekrit[a-z]{0,8}".prop_map(Value::from),
-            2 => kind.prop_map(Value::from),
+            2 => credential_type.prop_map(Value::from),
             1 => (7_770_000..7_779_999).prop_map(|number: i32| json!(number)),
             1 => Just(Value::Null),
             1 => Just(json!("")),
@@ -306,13 +316,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_is_in_what_is_told_or_printed(written in written()) {
-            let read = Credentials::read(&written);
-            if let Err(error) = &read {
-                let told = format!("{error} {error:?}");
-                prop_assert!(!told.contains("sekrit") && !told.contains("777"), "{}", told);
+        fn errors_and_debug_output_never_contain_a_value(value in arbitrary_value()) {
+            let parsed = Credentials::read(&value);
+            if let Err(error) = &parsed {
+                let message = format!("{error} {error:?}");
+                prop_assert!(!message.contains("sekrit") && !message.contains("777"), "{}", message);
             }
-            let printed = format!("{read:?}");
+            let printed = format!("{parsed:?}");
             prop_assert!(!printed.contains("sekrit"), "{}", printed);
         }
     }

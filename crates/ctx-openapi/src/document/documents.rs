@@ -1,6 +1,6 @@
 //! The documents of one description. A document may only refer to others in the same directory or origin.
 
-use super::text::{TEXT_BYTES_MAX, Unreadable, parse};
+use super::text::{DescriptionError, TEXT_BYTES_MAX, parse};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
@@ -10,7 +10,7 @@ use url::Url;
 const DOCUMENTS_MAX: usize = 512;
 
 /// Documents that could not be read and are remembered with a reason.
-const REFUSED_MAX: usize = 1_000;
+const MISSING_MAX: usize = 1_000;
 
 /// Gets the text of another document of the same description. Only asked for documents in the directory or
 /// origin of the root document, by a thread that may block.
@@ -21,14 +21,14 @@ pub(crate) trait Fetch {
 
 /// Location of the root document.
 #[derive(Clone, Debug)]
-pub(crate) enum Home {
+pub(crate) enum RootLocation {
     /// A file of this name; the others are in its directory or below it.
     Directory(String),
     /// A URL; the others have the same origin.
     Web(Url),
 }
 
-impl Home {
+impl RootLocation {
     /// The address of the root document among all documents.
     pub(crate) fn address(&self) -> String {
         match self {
@@ -41,15 +41,15 @@ impl Home {
     fn join(&self, from: &str, reference: &str) -> Result<String, &'static str> {
         match self {
             Self::Directory(_) => join_paths(from, reference),
-            Self::Web(home) => {
+            Self::Web(root) => {
                 let from = Url::parse(from).map_err(|_| "is no URL")?;
                 let target = from.join(reference).map_err(|_| "is no URL")?;
                 let is_web = matches!(target.scheme(), "http" | "https");
-                if !is_web || target.origin() != home.origin() {
+                if !is_web || target.origin() != root.origin() {
                     return Err("is outside of the description's origin");
                 }
                 let is_same_user =
-                    target.username() == home.username() && target.password() == home.password();
+                    target.username() == root.username() && target.password() == root.password();
                 if !is_same_user {
                     return Err("names a user");
                 }
@@ -66,7 +66,7 @@ fn without_fragment(mut url: Url) -> String {
 
 fn join_paths(from: &str, reference: &str) -> Result<String, &'static str> {
     const OUTSIDE: &str = "is outside of the description's directory";
-    let reference = percent_decoded(reference);
+    let reference = percent_decode(reference);
     let is_odd = reference.contains(['\\', '\0']) || reference.starts_with('/');
     let first = reference.split('/').next().unwrap_or_default();
     if is_odd || first.contains(':') {
@@ -87,15 +87,15 @@ fn join_paths(from: &str, reference: &str) -> Result<String, &'static str> {
 }
 
 /// Decodes percent-encoding such as `%20`.
-pub(super) fn percent_decoded(text: &str) -> String {
+pub(super) fn percent_decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// All documents of a description; the first is the root document.
 pub(crate) struct Documents {
-    home: Home,
+    location: RootLocation,
     documents: Vec<(String, Value)>,
-    places: HashMap<String, usize>,
+    indices: HashMap<String, usize>,
     /// Addresses that could not be read, and why.
     missing: HashMap<String, String>,
 }
@@ -103,27 +103,31 @@ pub(crate) struct Documents {
 impl Documents {
     /// Parses the root document, and all that it refers to, directly or not. Only the root document must be
     /// readable.
-    pub(crate) fn gather(text: &str, home: Home, fetch: &dyn Fetch) -> Result<Self, Unreadable> {
-        let address = home.address();
+    pub(crate) fn gather(
+        text: &str,
+        location: RootLocation,
+        fetch: &dyn Fetch,
+    ) -> Result<Self, DescriptionError> {
+        let address = location.address();
         let mut gathered = Self {
-            home,
+            location,
             documents: vec![(address.clone(), parse(text)?)],
-            places: HashMap::from([(address, 0)]),
+            indices: HashMap::from([(address, 0)]),
             missing: HashMap::new(),
         };
         let mut bytes = text.len();
         let mut next = 0;
         while next < gathered.documents.len() {
-            for address in gathered.outward(next) {
-                if gathered.places.contains_key(&address) || gathered.missing.contains_key(&address) {
+            for address in gathered.referenced_addresses(next) {
+                if gathered.indices.contains_key(&address) || gathered.missing.contains_key(&address) {
                     continue;
                 }
-                match gathered.get(&address, &mut bytes, fetch) {
+                match gathered.fetch_document(&address, &mut bytes, fetch) {
                     Ok(value) => {
-                        gathered.places.insert(address.clone(), gathered.documents.len());
+                        gathered.indices.insert(address.clone(), gathered.documents.len());
                         gathered.documents.push((address, value));
                     }
-                    Err(why) if gathered.missing.len() < REFUSED_MAX => {
+                    Err(why) if gathered.missing.len() < MISSING_MAX => {
                         gathered.missing.insert(address, why);
                     }
                     Err(_) => break,
@@ -134,11 +138,11 @@ impl Documents {
         Ok(gathered)
     }
 
-    fn get(&self, address: &str, bytes: &mut usize, fetch: &dyn Fetch) -> Result<Value, String> {
+    fn fetch_document(&self, address: &str, bytes: &mut usize, fetch: &dyn Fetch) -> Result<Value, String> {
         if self.documents.len() >= DOCUMENTS_MAX {
             return Err(format!("is one document more than {DOCUMENTS_MAX}"));
         }
-        let too_large = || Err(format!("makes the description too large: {}", Unreadable::TooLarge));
+        let too_large = || Err(format!("makes the description too large: {}", DescriptionError::TooLarge));
         if *bytes >= TEXT_BYTES_MAX {
             return too_large();
         }
@@ -151,29 +155,29 @@ impl Documents {
     }
 
     /// Addresses of the other documents that a document refers to, as far as references to them are allowed.
-    fn outward(&self, place: usize) -> Vec<String> {
-        let Some((from, document)) = self.documents.get(place) else { return Vec::new() };
-        let mut found: Vec<String> = Vec::new();
-        let mut waiting = VecDeque::from([document]);
-        while let Some(value) = waiting.pop_front() {
+    fn referenced_addresses(&self, index: usize) -> Vec<String> {
+        let Some((from, document)) = self.documents.get(index) else { return Vec::new() };
+        let mut addresses: Vec<String> = Vec::new();
+        let mut queue = VecDeque::from([document]);
+        while let Some(value) = queue.pop_front() {
             match value {
                 Value::Object(fields) => {
                     if let Some(reference) = fields.get("$ref").and_then(Value::as_str)
                         && !reference.starts_with('#')
-                        && let Ok(address) = self.home.join(from, file_part(reference))
-                        && found.last() != Some(&address)
+                        && let Ok(address) = self.location.join(from, strip_fragment(reference))
+                        && addresses.last() != Some(&address)
                     {
-                        found.push(address);
+                        addresses.push(address);
                     }
-                    waiting.extend(fields.values().filter(|field| field.is_object() || field.is_array()));
+                    queue.extend(fields.values().filter(|field| field.is_object() || field.is_array()));
                 }
                 Value::Array(items) => {
-                    waiting.extend(items.iter().filter(|item| item.is_object() || item.is_array()));
+                    queue.extend(items.iter().filter(|item| item.is_object() || item.is_array()));
                 }
                 _ => {}
             }
         }
-        found
+        addresses
     }
 
     /// The root document.
@@ -182,8 +186,8 @@ impl Documents {
     }
 
     /// A document by its index.
-    pub(super) fn document(&self, place: usize) -> Option<&Value> {
-        self.documents.get(place).map(|(_, value)| value)
+    pub(super) fn document(&self, index: usize) -> Option<&Value> {
+        self.documents.get(index).map(|(_, value)| value)
     }
 
     /// The document and the fragment that a reference points to; the error says why there is no such
@@ -194,28 +198,28 @@ impl Documents {
             return Ok((from, fragment));
         }
         let from = self.documents.get(from).map_or("", |(address, _)| address.as_str());
-        let address = self.home.join(from, file).map_err(str::to_owned)?;
-        match (self.places.get(&address), self.missing.get(&address)) {
-            (Some(place), _) => Ok((*place, fragment)),
+        let address = self.location.join(from, file).map_err(str::to_owned)?;
+        match (self.indices.get(&address), self.missing.get(&address)) {
+            (Some(index), _) => Ok((*index, fragment)),
             (None, Some(why)) => Err(why.clone()),
             (None, None) => Err("is not there".to_owned()),
         }
     }
 
     /// The address of a document.
-    pub(super) fn address(&self, place: usize) -> &str {
-        self.documents.get(place).map_or("", |(address, _)| address)
+    pub(super) fn address(&self, index: usize) -> &str {
+        self.documents.get(index).map_or("", |(address, _)| address)
     }
 }
 
-fn file_part(reference: &str) -> &str {
+fn strip_fragment(reference: &str) -> &str {
     reference.split_once('#').map_or(reference, |(file, _)| file)
 }
 
 /// A [`Fetch`] for a description of a single document.
-pub(crate) struct Alone;
+pub(crate) struct SingleDocument;
 
-impl Fetch for Alone {
+impl Fetch for SingleDocument {
     fn fetch(&self, _: &str) -> Result<String, String> {
         Err("is another document".to_owned())
     }
@@ -228,31 +232,31 @@ mod tests {
 
     /// Documents in memory, and the addresses that were fetched.
     #[derive(Default)]
-    struct Shelf {
+    struct MemoryDocuments {
         texts: HashMap<&'static str, &'static str>,
-        asked: RefCell<Vec<String>>,
+        fetched: RefCell<Vec<String>>,
     }
 
-    impl Fetch for Shelf {
+    impl Fetch for MemoryDocuments {
         fn fetch(&self, address: &str) -> Result<String, String> {
-            self.asked.borrow_mut().push(address.to_owned());
+            self.fetched.borrow_mut().push(address.to_owned());
             self.texts.get(address).map(|text| (*text).to_owned()).ok_or("is not there".to_owned())
         }
     }
 
     #[test]
-    fn references_are_followed_from_where_they_stand() {
-        let shelf = Shelf {
+    fn references_are_resolved_against_their_own_document() {
+        let memory = MemoryDocuments {
             texts: HashMap::from([
                 ("parts/pet.yaml", "owner: {$ref: '../people/owner.yaml#/Owner'}\nself: {$ref: pet.yaml}"),
                 ("people/owner.yaml", "Owner: {pets: {$ref: ../api.yaml#/x}}"),
             ]),
-            ..Shelf::default()
+            ..MemoryDocuments::default()
         };
-        let home = Home::Directory("api.yaml".to_owned());
+        let location = RootLocation::Directory("api.yaml".to_owned());
         let text = "x: {$ref: 'parts/pet.yaml#/owner'}\ny: {$ref: './parts/pet.yaml'}\nz: {$ref: gone.yaml}";
-        let documents = Documents::gather(text, home, &shelf).unwrap();
-        assert_eq!(*shelf.asked.borrow(), ["parts/pet.yaml", "gone.yaml", "people/owner.yaml"]);
+        let documents = Documents::gather(text, location, &memory).unwrap();
+        assert_eq!(*memory.fetched.borrow(), ["parts/pet.yaml", "gone.yaml", "people/owner.yaml"]);
         assert_eq!(documents.locate(0, "parts/pet.yaml#/owner"), Ok((1, "/owner")));
         assert_eq!(documents.locate(1, "../people/owner.yaml"), Ok((2, "")));
         assert_eq!(documents.locate(2, "../api.yaml#/x"), Ok((0, "/x")));
@@ -260,32 +264,33 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_for_once_the_bytes_are_used_up() {
+    fn nothing_is_fetched_beyond_the_byte_limit() {
         /// Returns documents of the maximum size of a whole description.
         #[derive(Default)]
-        struct Large(RefCell<Vec<String>>);
+        struct LargeDocuments(RefCell<Vec<String>>);
 
-        impl Fetch for Large {
+        impl Fetch for LargeDocuments {
             fn fetch(&self, address: &str) -> Result<String, String> {
                 self.0.borrow_mut().push(address.to_owned());
                 Ok(" ".repeat(TEXT_BYTES_MAX))
             }
         }
 
-        let large = Large::default();
+        let large = LargeDocuments::default();
         let text = "x: {$ref: a.yaml}\ny: {$ref: b.yaml}\nz: {$ref: c.yaml}";
-        let documents = Documents::gather(text, Home::Directory("api.yaml".to_owned()), &large).unwrap();
+        let documents =
+            Documents::gather(text, RootLocation::Directory("api.yaml".to_owned()), &large).unwrap();
         assert_eq!(*large.0.borrow(), ["a.yaml"]);
         for reference in ["a.yaml", "b.yaml", "c.yaml"] {
-            let told = documents.locate(0, reference).unwrap_err();
-            assert!(told.contains("too large"), "{told}");
+            let error = documents.locate(0, reference).unwrap_err();
+            assert!(error.contains("too large"), "{error}");
         }
     }
 
     #[test]
-    fn nothing_outside_of_the_directory_is_asked_for() {
-        let shelf = Shelf::default();
-        let home = Home::Directory("api.yaml".to_owned());
+    fn nothing_outside_the_directory_is_fetched() {
+        let memory = MemoryDocuments::default();
+        let location = RootLocation::Directory("api.yaml".to_owned());
         for reference in [
             "file:///etc/passwd",
             "/etc/passwd",
@@ -300,20 +305,20 @@ mod tests {
             "..",
         ] {
             let text = serde_json::json!({"x": {"$ref": reference}}).to_string();
-            let documents = Documents::gather(&text, home.clone(), &shelf).unwrap();
+            let documents = Documents::gather(&text, location.clone(), &memory).unwrap();
             assert_eq!(
                 documents.locate(0, reference),
                 Err("is outside of the description's directory".to_owned()),
                 "{reference}"
             );
         }
-        assert!(shelf.asked.borrow().is_empty(), "{:?}", shelf.asked);
+        assert!(memory.fetched.borrow().is_empty(), "{:?}", memory.fetched);
     }
 
     #[test]
-    fn nothing_of_another_origin_is_asked_for() {
-        let shelf = Shelf::default();
-        let home = Home::Web(Url::parse("https://example.com/v1/api.yaml").unwrap());
+    fn nothing_of_another_origin_is_fetched() {
+        let memory = MemoryDocuments::default();
+        let location = RootLocation::Web(Url::parse("https://example.com/v1/api.yaml").unwrap());
         for reference in [
             "file:///etc/passwd",
             "http://example.com/a.yaml",
@@ -325,12 +330,12 @@ mod tests {
             "\\\\evil.example\\a",
         ] {
             let text = serde_json::json!({"x": {"$ref": reference}}).to_string();
-            let documents = Documents::gather(&text, home.clone(), &shelf).unwrap();
+            let documents = Documents::gather(&text, location.clone(), &memory).unwrap();
             assert!(documents.locate(0, reference).is_err(), "{reference}");
         }
-        assert!(shelf.asked.borrow().is_empty(), "{:?}", shelf.asked);
+        assert!(memory.fetched.borrow().is_empty(), "{:?}", memory.fetched);
         let text = r##"{"x": {"$ref": "../common.yaml#/a"}, "y": {"$ref": "api.yaml#/x"}}"##;
-        Documents::gather(text, home, &shelf).unwrap();
-        assert_eq!(*shelf.asked.borrow(), ["https://example.com/common.yaml"]);
+        Documents::gather(text, location, &memory).unwrap();
+        assert_eq!(*memory.fetched.borrow(), ["https://example.com/common.yaml"]);
     }
 }
