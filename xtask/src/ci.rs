@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: all checks that a change must pass. `cargo xtask test`: the fast ones.
 
-use crate::http::Connection;
-use crate::run::{cargo, copy, release_binary, root, succeed, target};
-use crate::server::Server;
+use crate::http::HttpConnection;
+use crate::run::{cargo, copy_workspace, release_binary, root, succeed, target};
+use crate::server::ServerProcess;
 use crate::{clients, codegen, conformance, dependencies, pictures, programs, tidy, tools};
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -10,31 +10,31 @@ use std::process::Command;
 use std::time::Instant;
 
 /// Runs all checks.
-pub(crate) fn everything() -> Result<()> {
+pub(crate) fn run_all() -> Result<()> {
     step("format", || succeed(&mut cargo(&["fmt", "--all", "--check"])))?;
     step("tidy", tidy::check)?;
     step("licences and dependencies", dependencies::check)?;
     step("lints", || {
         succeed(&mut cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     })?;
-    step("what tests need", tools::for_tests)?;
+    step("what tests need", tools::install_for_tests)?;
     step("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"])))?;
     // Uses the binaries of the test build; building them alone would recompile much with other features.
-    step("generated pages", || codegen::check_with(&target().join("debug/ctx")))?;
+    step("generated pages", || codegen::check_pages_with(&target().join("debug/ctx")))?;
     step("MCP conformance", || conformance::run_once_with(&target().join("debug/ctx-conformance")))?;
     step("MCP clients", || clients::run_with(&target().join("debug/ctx-conformance")))?;
     step("MCP clients that people use", || programs::run_with(&target().join("debug/ctx")))?;
     step("documentation", || {
         succeed(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    step("the release binary on the example", release_journey)?;
+    step("the release binary on the example", check_release_binary)?;
     step("pictures", || pictures::check_with(&target().join("release/ctx")))
 }
 
 /// Runs the checks that are fast enough to run after every change.
-pub(crate) fn fast() -> Result<()> {
+pub(crate) fn run_fast() -> Result<()> {
     step("tidy", tidy::check)?;
-    step("what tests need", tools::for_tests)?;
+    step("what tests need", tools::install_for_tests)?;
     step("tests of the libraries", || {
         succeed(&mut cargo(&[
             "test",
@@ -62,19 +62,19 @@ fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 /// Runs the first command of the README with the release binary.
-fn release_journey() -> Result<()> {
+fn check_release_binary() -> Result<()> {
     let binary = release_binary()?;
     let folder = tempfile::tempdir()?;
     let workspace = folder.path().join("workspace");
-    copy(&root().join("examples/workspace"), &workspace)?;
+    copy_workspace(&root().join("examples/workspace"), &workspace)?;
     let config = workspace.join("ctx.toml");
     // Any free port: a developer's own server may be using the usual one.
     fs::write(&config, fs::read_to_string(&config)?.replace("127.0.0.1:7331", "127.0.0.1:0"))?;
 
-    let mut up = Command::new(&binary);
-    up.arg("up").arg(&workspace).arg("--trust").env("XDG_STATE_HOME", folder.path());
-    let mut server = Server::spawn(&mut up, drop)?;
-    let mut connection = Connection::open(&server.address)?;
+    let mut command = Command::new(&binary);
+    command.arg("up").arg(&workspace).arg("--trust").env("XDG_STATE_HOME", folder.path());
+    let mut server = ServerProcess::spawn(&mut command, drop)?;
+    let mut connection = HttpConnection::open(&server.address)?;
     let (status, body) = connection.get("/tools/sources")?;
     ensure!(status == 200 && body.contains("filesystem:handbook"), "sources: {status} {body}");
     let (status, body) =

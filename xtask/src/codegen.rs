@@ -9,17 +9,17 @@ use std::process::Command;
 const FOLDER: &str = "docs/reference";
 
 /// Writes the pages.
-pub(crate) fn write() -> Result<()> {
-    generate(&built()?, &root().join(FOLDER))
+pub(crate) fn write_pages() -> Result<()> {
+    generate(&build_program()?, &root().join(FOLDER))
 }
 
 /// Fails if a committed page differs from the generated one.
-pub(crate) fn check() -> Result<()> {
-    check_with(&built()?)
+pub(crate) fn check_pages() -> Result<()> {
+    check_pages_with(&build_program()?)
 }
 
 /// Checks the pages against a program that is already built.
-pub(crate) fn check_with(binary: &Path) -> Result<()> {
+pub(crate) fn check_pages_with(binary: &Path) -> Result<()> {
     let fresh = tempfile::tempdir()?;
     generate(binary, fresh.path())?;
     let mut stale = Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn check_with(binary: &Path) -> Result<()> {
     bail!("{FOLDER} is not current: {}; run `cargo xtask codegen`", stale.join(", "))
 }
 
-fn built() -> Result<PathBuf> {
+fn build_program() -> Result<PathBuf> {
     succeed(&mut cargo(&["build", "--quiet", "--package", "ctx"]))?;
     Ok(target().join("debug/ctx"))
 }

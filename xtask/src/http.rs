@@ -5,14 +5,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 /// A connection to a server.
-pub struct Connection {
+pub struct HttpConnection {
     stream: BufReader<TcpStream>,
     host: String,
     /// Headers of the last response.
     headers: Vec<(String, String)>,
 }
 
-impl Connection {
+impl HttpConnection {
     /// Connects to `host:port`.
     pub fn open(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
@@ -30,7 +30,7 @@ impl Connection {
         self.send("POST", path, "", body)
     }
 
-    /// [`Connection::post`] with further headers, each terminated by `\r\n`.
+    /// [`HttpConnection::post`] with further headers, each terminated by `\r\n`.
     pub fn post_with(&mut self, path: &str, headers: &str, body: &str) -> Result<(u16, String)> {
         self.send("POST", path, headers, body)
     }
@@ -68,7 +68,7 @@ impl Connection {
             }
         }
         if self.header("transfer-encoding") == Some("chunked") {
-            return Ok((status, self.chunks()?));
+            return Ok((status, self.read_chunks()?));
         }
         let length = self.header("content-length").unwrap_or("0").parse()?;
         let mut body = vec![0; length];
@@ -77,7 +77,7 @@ impl Connection {
     }
 
     /// Reads a body with chunked transfer encoding.
-    fn chunks(&mut self) -> Result<String> {
+    fn read_chunks(&mut self) -> Result<String> {
         let mut body = Vec::new();
         loop {
             let mut length = String::new();

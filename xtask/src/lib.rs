@@ -23,9 +23,9 @@ mod tidy;
 mod tools;
 mod upstreams;
 
-pub use http::Connection;
+pub use http::HttpConnection;
 pub use run::{output, release_binary, root, succeed, target, with_test_env};
-pub use server::Server;
+pub use server::ServerProcess;
 pub use tools::packages;
 
 use anyhow::{Result, bail};
@@ -60,16 +60,16 @@ const USAGE: &str = "usage: cargo xtask <task>
 /// Runs the task given by the arguments.
 pub fn dispatch(arguments: &[&str]) -> Result<()> {
     match arguments {
-        ["ci"] => ci::everything(),
-        ["test"] => ci::fast(),
+        ["ci"] => ci::run_all(),
+        ["test"] => ci::run_fast(),
         ["clients"] => clients::run().and_then(|()| programs::run()),
         ["clients", "programs"] => programs::run(),
-        ["codegen"] => codegen::write(),
-        ["codegen", "--check"] => codegen::check(),
+        ["codegen"] => codegen::write_pages(),
+        ["codegen", "--check"] => codegen::check_pages(),
         ["conformance"] => conformance::run(),
         ["pictures", options @ ..] => pictures::run(options),
         ["tidy"] => tidy::check(),
-        ["tools"] => tools::everything(),
+        ["tools"] => tools::install_all(),
         ["bench", parts @ ..] => bench(parts),
         _ => bail!("{USAGE}"),
     }

@@ -1,8 +1,8 @@
 //! Runs popular MCP clients (Claude Code, Codex, Gemini CLI, MCP Inspector), each in a fresh home with the
 //! settings that `ctx connect` wrote there. They need neither a model nor an account.
 
-use crate::run::{cargo, copy, root, succeed, target};
-use crate::server::Server;
+use crate::run::{cargo, copy_workspace, root, succeed, target};
+use crate::server::ServerProcess;
 use crate::tools;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -22,7 +22,7 @@ const GEMINI: &str = "@google/gemini-cli/bundle/gemini.js";
 const INSPECTOR: &str = "@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
 /// A check of one client; the string is the address of the running server.
-type Check = fn(&Desk, &str) -> Result<()>;
+type Check = fn(&ClientMachine, &str) -> Result<()>;
 
 const CHECKS: [(&str, Check); 4] =
     [("Claude Code", claude), ("Codex", codex), ("Gemini CLI", gemini), ("MCP Inspector", inspector)];
@@ -36,14 +36,14 @@ pub(crate) fn run() -> Result<()> {
 /// Runs all clients against a program that is already built.
 pub(crate) fn run_with(program: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let desk = Desk::new(fs::canonicalize(folder.path())?, program)?;
-    let mut serve = desk.ctx(&["serve", "mcp"]);
-    let mut server = Server::spawn(&mut serve, drop)?;
+    let machine = ClientMachine::new(fs::canonicalize(folder.path())?, program)?;
+    let mut serve = machine.ctx(&["serve", "mcp"]);
+    let mut server = ServerProcess::spawn(&mut serve, drop)?;
     // From now on `ctx connect --http` writes the address that the server chose.
-    desk.edit_config("127.0.0.1:0", &server.address)?;
+    machine.edit_config("127.0.0.1:0", &server.address)?;
     for (name, check) in CHECKS {
         let started = Instant::now();
-        check(&desk, &server.address)
+        check(&machine, &server.address)
             .with_context(|| format!("{name} cannot use what `ctx connect` wrote"))?;
         println!("  {name:<14} stdio and http, {:.1} s", started.elapsed().as_secs_f64());
     }
@@ -51,7 +51,7 @@ pub(crate) fn run_with(program: &Path) -> Result<()> {
 }
 
 /// A simulated user's machine: a fresh home, a workspace, and the clients.
-struct Desk {
+struct ClientMachine {
     home: PathBuf,
     workspace: PathBuf,
     program: PathBuf,
@@ -60,10 +60,10 @@ struct Desk {
     path: OsString,
 }
 
-impl Desk {
+impl ClientMachine {
     fn new(folder: PathBuf, program: &Path) -> Result<Self> {
         let node = tools::node()?;
-        let desk = Self {
+        let machine = Self {
             home: folder.join("home"),
             // With a space: clients must quote paths correctly.
             workspace: folder.join("my workspace"),
@@ -72,13 +72,13 @@ impl Desk {
             node: node.join("node"),
             modules: tools::programs()?,
         };
-        fs::create_dir(&desk.home)?;
-        copy(&root().join("examples/workspace"), &desk.workspace)?;
-        desk.edit_config("127.0.0.1:7331", "127.0.0.1:0")?;
+        fs::create_dir(&machine.home)?;
+        copy_workspace(&root().join("examples/workspace"), &machine.workspace)?;
+        machine.edit_config("127.0.0.1:7331", "127.0.0.1:0")?;
         for arguments in [["trust"].as_slice(), &["sync", "--quiet"]] {
-            output(&mut desk.ctx(arguments))?;
+            output(&mut machine.ctx(arguments))?;
         }
-        Ok(desk)
+        Ok(machine)
     }
 
     fn edit_config(&self, from: &str, to: &str) -> Result<()> {
@@ -87,7 +87,7 @@ impl Desk {
     }
 
     fn ctx(&self, arguments: &[&str]) -> Command {
-        let mut command = self.fresh(&self.program);
+        let mut command = self.clean_command(&self.program);
         command.args(arguments);
         command
     }
@@ -113,11 +113,11 @@ impl Desk {
     fn run_client(&self, script: &str, arguments: &[&str]) -> Result<(String, String)> {
         let script = self.modules.join(script);
         ensure!(script.is_file(), "{} is not there: run `cargo xtask tools`", script.display());
-        output(self.fresh(&self.node).arg(script).args(arguments))
+        output(self.clean_command(&self.node).arg(script).args(arguments))
     }
 
     /// A command with a clean environment.
-    fn fresh(&self, program: &Path) -> Command {
+    fn clean_command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
             .current_dir(&self.workspace)
@@ -133,28 +133,28 @@ impl Desk {
 }
 
 /// Claude Code connects to every server to check its health.
-fn claude(desk: &Desk, address: &str) -> Result<()> {
-    desk.connect("claude", None)?;
-    let listed = desk.client(CLAUDE, &["mcp", "list"])?;
-    expect_connected(&listed, &desk.program.display().to_string(), "✔ Connected")?;
-    expect_connected(&listed, address, "✔ Connected")
+fn claude(machine: &ClientMachine, address: &str) -> Result<()> {
+    machine.connect("claude", None)?;
+    let list_output = machine.client(CLAUDE, &["mcp", "list"])?;
+    expect_connected(&list_output, &machine.program.display().to_string(), "✔ Connected")?;
+    expect_connected(&list_output, address, "✔ Connected")
 }
 
 /// Codex lists servers without connecting to them.
-fn codex(desk: &Desk, address: &str) -> Result<()> {
-    desk.connect("codex", None)?;
-    let listed = desk.client(CODEX, &["mcp", "list"])?;
-    ensure!(listed.contains(STDIO) && listed.contains(HTTP), "it lists:\n{listed}");
+fn codex(machine: &ClientMachine, address: &str) -> Result<()> {
+    machine.connect("codex", None)?;
+    let list_output = machine.client(CODEX, &["mcp", "list"])?;
+    ensure!(list_output.contains(STDIO) && list_output.contains(HTTP), "it lists:\n{list_output}");
     let get = |name| -> Result<Value> {
-        let described: Value = serde_json::from_str(&desk.client(CODEX, &["mcp", "get", name, "--json"])?)?;
-        ensure!(described["enabled"] == true, "{name} is not enabled:\n{described:#}");
-        Ok(described["transport"].clone())
+        let entry: Value = serde_json::from_str(&machine.client(CODEX, &["mcp", "get", name, "--json"])?)?;
+        ensure!(entry["enabled"] == true, "{name} is not enabled:\n{entry:#}");
+        Ok(entry["transport"].clone())
     };
     let stdio = get(STDIO)?;
-    let config = desk.workspace.join("ctx.toml");
+    let config = machine.workspace.join("ctx.toml");
     let arguments = serde_json::json!(["--config", config, "serve", "mcp", "--stdio"]);
     ensure!(
-        stdio["command"] == desk.program.display().to_string() && stdio["args"] == arguments,
+        stdio["command"] == machine.program.display().to_string() && stdio["args"] == arguments,
         "it would start:\n{stdio:#}"
     );
     let http = get(HTTP)?;
@@ -163,64 +163,64 @@ fn codex(desk: &Desk, address: &str) -> Result<()> {
 }
 
 /// Gemini CLI connects to every server, in folders that the user trusts.
-fn gemini(desk: &Desk, address: &str) -> Result<()> {
-    desk.connect("gemini", None)?;
-    let trusted = serde_json::json!({ &*desk.workspace.to_string_lossy(): "TRUST_FOLDER" });
-    fs::write(desk.home.join(".gemini/trustedFolders.json"), trusted.to_string())?;
+fn gemini(machine: &ClientMachine, address: &str) -> Result<()> {
+    machine.connect("gemini", None)?;
+    let trusted = serde_json::json!({ &*machine.workspace.to_string_lossy(): "TRUST_FOLDER" });
+    fs::write(machine.home.join(".gemini/trustedFolders.json"), trusted.to_string())?;
     // Without a terminal, it prints its list to stderr.
-    let (_, listed) = desk.run_client(GEMINI, &["mcp", "list"])?;
-    expect_connected(&listed, &desk.program.display().to_string(), "Connected")?;
-    expect_connected(&listed, address, "Connected")
+    let (_, list_output) = machine.run_client(GEMINI, &["mcp", "list"])?;
+    expect_connected(&list_output, &machine.program.display().to_string(), "Connected")?;
+    expect_connected(&list_output, address, "Connected")
 }
 
 /// MCP Inspector lists and calls tools. It reads the settings of Cursor for stdio, and generic settings for
 /// HTTP, because these name the transport in its format.
-fn inspector(desk: &Desk, _: &str) -> Result<()> {
-    desk.connect("cursor", None)?;
-    desk.connect("generic", Some("generic.json"))?;
+fn inspector(machine: &ClientMachine, _: &str) -> Result<()> {
+    machine.connect("cursor", None)?;
+    machine.connect("generic", Some("generic.json"))?;
     for (file, server) in [(".cursor/mcp.json", STDIO), ("generic.json", STDIO), ("generic.json", HTTP)] {
-        let file = desk.home.join(file).display().to_string();
-        let ask = |arguments: &[&str]| -> Result<Value> {
+        let file = machine.home.join(file).display().to_string();
+        let call_method = |arguments: &[&str]| -> Result<Value> {
             let target = ["--cli", "--config", &file, "--server", server, "--method"];
-            let said = desk.client(INSPECTOR, &[&target, arguments].concat())?;
-            serde_json::from_str(&said).with_context(|| format!("{server} of {file}: no JSON: {said}"))
+            let stdout = machine.client(INSPECTOR, &[&target, arguments].concat())?;
+            serde_json::from_str(&stdout).with_context(|| format!("{server} of {file}: no JSON: {stdout}"))
         };
-        let listed = ask(&["tools/list"])?;
-        let names: Vec<&str> = listed["tools"]
+        let list_output = call_method(&["tools/list"])?;
+        let names: Vec<&str> = list_output["tools"]
             .as_array()
             .into_iter()
             .flatten()
             .filter_map(|tool| tool["name"].as_str())
             .collect();
-        ensure!(names.contains(&"search") && names.contains(&"execute"), "{server}: {listed:#}");
+        ensure!(names.contains(&"search") && names.contains(&"execute"), "{server}: {list_output:#}");
         let question = "query=how do I roll back a release?";
-        let found = ask(&["tools/call", "--tool-name", "search", "--tool-arg", question])?;
-        let best = &found["structuredContent"]["results"][0]["source_id"];
+        let search_result = call_method(&["tools/call", "--tool-name", "search", "--tool-arg", question])?;
+        let best = &search_result["structuredContent"]["results"][0]["source_id"];
         ensure!(
             best.as_str().is_some_and(|id| id.ends_with("roll-back-a-release.md")),
-            "{server}: {found:#}"
+            "{server}: {search_result:#}"
         );
         let script = "script=return sdk.tools.echo({ message = \"hi\" }).message";
-        let executed = ask(&["tools/call", "--tool-name", "execute", "--tool-arg", script])?;
-        ensure!(executed["content"][0]["text"] == "hi", "{server}: {executed:#}");
+        let execute_result = call_method(&["tools/call", "--tool-name", "execute", "--tool-arg", script])?;
+        ensure!(execute_result["content"][0]["text"] == "hi", "{server}: {execute_result:#}");
     }
     Ok(())
 }
 
 /// Fails unless a line that contains `target` ends with `mark`.
-fn expect_connected(listed: &str, target: &str, mark: &str) -> Result<()> {
+fn expect_connected(list_output: &str, target: &str, mark: &str) -> Result<()> {
     let is_connected = |line: &str| line.contains(target) && line.trim_end().ends_with(mark);
-    ensure!(listed.lines().any(is_connected), "{target} is not connected; it lists:\n{listed}");
+    ensure!(list_output.lines().any(is_connected), "{target} is not connected; it lists:\n{list_output}");
     Ok(())
 }
 
 /// The stdout and stderr of a command that must succeed.
 fn output(command: &mut Command) -> Result<(String, String)> {
-    let done = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    let finished = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&done.stdout), text(&done.stderr));
-    if !done.status.success() {
-        bail!("{command:?} failed ({}):\n{stdout}{stderr}", done.status);
+    let (stdout, stderr) = (text(&finished.stdout), text(&finished.stderr));
+    if !finished.status.success() {
+        bail!("{command:?} failed ({}):\n{stdout}{stderr}", finished.status);
     }
     Ok((stdout, stderr))
 }

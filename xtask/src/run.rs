@@ -32,20 +32,20 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 
 /// Runs a command that must succeed.
 pub fn succeed(command: &mut Command) -> Result<()> {
-    let shown = shown(command);
-    let status = command.status().with_context(|| format!("cannot run {shown}"))?;
+    let command_line = command_line(command);
+    let status = command.status().with_context(|| format!("cannot run {command_line}"))?;
     if !status.success() {
-        bail!("{shown} failed ({status})");
+        bail!("{command_line} failed ({status})");
     }
     Ok(())
 }
 
 /// Runs a command that must succeed; returns its stdout.
 pub fn output(command: &mut Command) -> Result<String> {
-    let shown = shown(command);
-    let output = command.output().with_context(|| format!("cannot run {shown}"))?;
+    let command_line = command_line(command);
+    let output = command.output().with_context(|| format!("cannot run {command_line}"))?;
     if !output.status.success() {
-        bail!("{shown} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr));
+        bail!("{command_line} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8(output.stdout)?)
 }
@@ -62,7 +62,7 @@ pub fn with_test_env(command: &mut Command) -> &mut Command {
 }
 
 /// Copies a workspace without its `.ctx` folder.
-pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_workspace(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -71,7 +71,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
         }
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
+            copy_workspace(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), target)?;
         }
@@ -79,7 +79,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn shown(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
     let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());

@@ -7,29 +7,29 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A running server.
-pub struct Server {
+pub struct ServerProcess {
     child: Child,
     /// Host and port.
     pub address: String,
 }
 
-impl Server {
-    /// Starts a server and waits until it prints its address; `told` receives each line of its stderr.
-    pub fn spawn(command: &mut Command, mut told: impl FnMut(String) + Send + 'static) -> Result<Self> {
+impl ServerProcess {
+    /// Starts a server and waits until it prints its address; `on_line` receives each line of its stderr.
+    pub fn spawn(command: &mut Command, mut on_line: impl FnMut(String) + Send + 'static) -> Result<Self> {
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().context("no stderr")?;
         let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
         let mut address = None;
         for line in lines.by_ref() {
             address = line.strip_prefix("serving http://").map(str::to_owned);
-            told(line);
+            on_line(line);
             if address.is_some() {
                 break;
             }
         }
         let address = address.context("the server ended before it served")?;
         // Read until the end, so that the server never blocks on a full pipe.
-        std::thread::spawn(move || lines.for_each(told));
+        std::thread::spawn(move || lines.for_each(on_line));
         Ok(Self { child, address })
     }
 
@@ -56,7 +56,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None))
             && self.child.kill().is_ok()

@@ -10,25 +10,26 @@ use std::time::Instant;
 
 /// Delay before the server listens, in seconds: longer than clients usually wait for the response to their
 /// probe before they fall back to `initialize`.
-const LATE: u32 = 11;
+const LISTEN_DELAY: u32 = 11;
 /// Start timeout in seconds, long enough for a busy machine.
-const START_MAX: u32 = 60;
+const START_TIMEOUT: u32 = 60;
 const SCRIPT: &str = "return sdk.slow.add({ a = 40, b = 2 })";
 
 /// Connects to a server of the Python SDK 2.x that starts late. It answers the probe that was sent before it
 /// listened, speaks 2026-07-28 from then on, and refuses `initialize`.
-pub(crate) fn slow_starter(program: &Path, home: &Path) -> Result<()> {
+pub(crate) fn check_slow_starter(program: &Path, home: &Path) -> Result<()> {
     let (python, server) =
         (tools::python_sdk(tools::PYTHON_SDKS[1])?, root().join("clients/python/slow_server.py"));
     let workspace = home.join("slow");
     fs::create_dir(&workspace)?;
     let config = workspace.join("ctx.toml");
-    let late = format!("sleep {LATE}; exec \\\"$0\\\" -B \\\"$1\\\"");
-    let arguments = format!("[\"-c\", \"{late}\", \"{}\", \"{}\"]", python.display(), server.display());
+    let delayed_start = format!("sleep {LISTEN_DELAY}; exec \\\"$0\\\" -B \\\"$1\\\"");
+    let arguments =
+        format!("[\"-c\", \"{delayed_start}\", \"{}\", \"{}\"]", python.display(), server.display());
     fs::write(
         &config,
         format!(
-            "[limits]\nupstream_start_timeout = {START_MAX}\n[mcp_servers.slow]\ncommand = \"sh\"\nargs = {arguments}\n"
+            "[limits]\nupstream_start_timeout = {START_TIMEOUT}\n[mcp_servers.slow]\ncommand = \"sh\"\nargs = {arguments}\n"
         ),
     )?;
     let script = workspace.join("add.luau");
@@ -41,7 +42,7 @@ pub(crate) fn slow_starter(program: &Path, home: &Path) -> Result<()> {
         output(&mut exec).context("a server of the Python SDK 2.x that starts late cannot be used")?;
     ensure!(answer.contains("42"), "a server that starts late answered {answer}");
     println!(
-        "  a python {} server that starts after {LATE} s: {:.1} s",
+        "  a python {} server that starts after {LISTEN_DELAY} s: {:.1} s",
         tools::PYTHON_SDKS[1],
         started.elapsed().as_secs_f64()
     );

@@ -13,10 +13,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-use xtask::{Connection, Server};
+use xtask::{HttpConnection, ServerProcess};
 
 const WARM_WORKERS: usize = 4;
-const WARMING: usize = 200;
+const WARM_UP_CALLS: usize = 200;
 const CALLS: usize = 5_000;
 const CALLS_AT_ONCE: usize = 20_000;
 const AT_ONCE: usize = 32;
@@ -39,35 +39,35 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("ctx.toml"), CONFIG)?;
     fs::write(folder.path().join("echo.lua"), ECHO)?;
-    let mut server = Server::of(binary, folder.path())?;
-    memory(&server)?;
-    one_by_one(&server)?;
-    at_once(&server)?;
+    let mut server = ServerProcess::of(binary, folder.path())?;
+    measure_memory(&server)?;
+    measure_sequential(&server)?;
+    measure_concurrent(&server)?;
     server.stop()?;
     let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(runtime.spawn(functions()))?
+    runtime.block_on(runtime.spawn(measure_functions()))?
 }
 
-fn call(connection: &mut Connection) -> Result<()> {
+fn call(connection: &mut HttpConnection) -> Result<()> {
     let (status, body) = connection.post("/tools/echo", BODY)?;
     ensure!(status == 200, "echo: {status} {body}");
     Ok(())
 }
 
 /// Sends `calls` calls on each of `connections` concurrent connections.
-fn load(server: &Server, connections: usize, calls: usize) -> Result<()> {
+fn load(server: &ServerProcess, connections: usize, calls: usize) -> Result<()> {
     std::thread::scope(|scope| {
-        let calling = || -> Result<()> {
-            let mut connection = Connection::open(&server.address)?;
+        let client = || -> Result<()> {
+            let mut connection = HttpConnection::open(&server.address)?;
             (0..calls).try_for_each(|_| call(&mut connection))
         };
-        let threads: Vec<_> = (0..connections).map(|_| scope.spawn(calling)).collect();
+        let threads: Vec<_> = (0..connections).map(|_| scope.spawn(client)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().ok().context("a client failed")?)
     })
 }
 
-fn memory(server: &Server) -> Result<()> {
-    load(server, WARM_WORKERS, WARMING)?;
+fn measure_memory(server: &ServerProcess) -> Result<()> {
+    load(server, WARM_WORKERS, WARM_UP_CALLS)?;
     let workers = process::children(server.id())?;
     let resident = |name| median(workers.iter().map(|id| process::memory_mib(*id, name)).collect());
     println!("\n| server MiB | warm workers | MiB each, resident | own |");
@@ -82,9 +82,9 @@ fn memory(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn one_by_one(server: &Server) -> Result<()> {
-    let mut connection = Connection::open(&server.address)?;
-    (0..WARMING).try_for_each(|_| call(&mut connection))?;
+fn measure_sequential(server: &ServerProcess) -> Result<()> {
+    let mut connection = HttpConnection::open(&server.address)?;
+    (0..WARM_UP_CALLS).try_for_each(|_| call(&mut connection))?;
     let cpu = process::cpu_of_tree(server.id())?;
     let mut times = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
@@ -99,28 +99,28 @@ fn one_by_one(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn at_once(server: &Server) -> Result<()> {
+fn measure_concurrent(server: &ServerProcess) -> Result<()> {
     load(server, AT_ONCE, CALLS_AT_ONCE / AT_ONCE / 10)?;
     let (cpu, own, started) = (process::cpu_of_tree(server.id())?, process::own_cpu()?, Instant::now());
     load(server, AT_ONCE, CALLS_AT_ONCE / AT_ONCE)?;
     let wall = started.elapsed().as_secs_f64();
-    let each = |seconds: f64| seconds * 1e3 / CALLS_AT_ONCE as f64;
+    let per_call = |seconds: f64| seconds * 1e3 / CALLS_AT_ONCE as f64;
     println!("\n| at once | calls a second | CPU ms a call, all processes | and the client's |");
     println!("|---|---|---|---|");
     println!(
         "| {AT_ONCE} | {:.0} | {:.3} | {:.3} |",
         CALLS_AT_ONCE as f64 / wall,
-        each(process::cpu_of_tree(server.id())? - cpu),
-        each(process::own_cpu()? - own)
+        per_call(process::cpu_of_tree(server.id())? - cpu),
+        per_call(process::own_cpu()? - own)
     );
     Ok(())
 }
 
 /// A function that returns its arguments and does no other work.
-struct Function(Arc<ToolSpec>);
+struct EchoFunction(Arc<ToolSpec>);
 
 #[async_trait]
-impl Tool for Function {
+impl Tool for EchoFunction {
     fn spec(&self) -> Arc<ToolSpec> {
         self.0.clone()
     }
@@ -130,9 +130,9 @@ impl Tool for Function {
     }
 }
 
-struct Functions(usize);
+struct ManyFunctions(usize);
 
-impl Provider for Functions {
+impl Provider for ManyFunctions {
     fn name(&self) -> Identifier {
         Identifier::sanitize("many")
     }
@@ -140,7 +140,7 @@ impl Provider for Functions {
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
         let spec = |number| ToolSpec::new(format!("f{number}"), "Does nothing.", schema.clone());
-        (0..self.0).map(|number| Arc::new(Function(Arc::new(spec(number)))) as Arc<dyn Tool>).collect()
+        (0..self.0).map(|number| Arc::new(EchoFunction(Arc::new(spec(number)))) as Arc<dyn Tool>).collect()
     }
 }
 
@@ -151,14 +151,14 @@ async fn execute(catalog: &Arc<Catalog>, script: &str) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e6)
 }
 
-async fn functions() -> Result<()> {
+async fn measure_functions() -> Result<()> {
     let engine = engine(1)?;
     let scripts = Scripts::new(engine.clone(), ScriptLimits::default(), Arc::new(|_: &str| None));
     let gateway = Arc::new(Gateway::new(scripts, true));
     let catalog = |functions| {
         let limits = Limits { nested_calls: ROUND_TRIPS, ..Limits::default() };
         let builder = Catalog::builder().limits(limits).provider(gateway.clone());
-        builder.provider(Arc::new(Functions(functions))).build()
+        builder.provider(Arc::new(ManyFunctions(functions))).build()
     };
     let (few, many) = (catalog(FEW), catalog(MANY));
     let trivial = "return sdk.many.f7 ~= nil";
@@ -173,13 +173,13 @@ async fn functions() -> Result<()> {
     let (few_time, many_time) = (median(times.0), median(times.1));
     println!("| {few_time:.0} | {many_time:.0} | {:.2} |", many_time / few_time);
 
-    let asking = format!("for i = 1, {ROUND_TRIPS} do sdk.many.f7{{ a = 'b' }} end return 1");
-    execute(&many, &asking).await?;
-    let mut each = Vec::new();
+    let script = format!("for i = 1, {ROUND_TRIPS} do sdk.many.f7{{ a = 'b' }} end return 1");
+    execute(&many, &script).await?;
+    let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        each.push(execute(&many, &asking).await? / f64::from(ROUND_TRIPS));
+        times.push(execute(&many, &script).await? / f64::from(ROUND_TRIPS));
     }
-    println!("\nA call of a function from a script and back: {:.0} µs.", median(each));
+    println!("\nA call of a function from a script and back: {:.0} µs.", median(times));
     engine.shutdown().await;
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
-use xtask::{Connection, Server};
+use xtask::{HttpConnection, ServerProcess};
 
 /// Number of Markdown files; together 79 MB.
 const FILES: usize = 7_000;
@@ -28,14 +28,14 @@ const FIVE_CALLS: &str =
     "local bytes = 0 for i = 1, 5 do bytes += #sdk.tools.echo({ message = 'hello' }).echo end return bytes";
 
 /// One of the two builds, with its own workspace, since stores of two versions may differ.
-struct Side {
+struct Build {
     binary: PathBuf,
     name: &'static str,
 }
 
-impl Side {
-    fn folder(&self, what: &str) -> PathBuf {
-        corpus::folder(&format!("compare-{what}-{}", self.name))
+impl Build {
+    fn folder(&self, label: &str) -> PathBuf {
+        corpus::folder(&format!("compare-{label}-{}", self.name))
     }
 
     fn sync(&self, workspace: &Path) -> Result<process::Cost> {
@@ -46,28 +46,28 @@ impl Side {
 /// Measures both builds and prints a table.
 pub(super) fn measure(old: &Path, new: &Path) -> Result<()> {
     let find = |path: &Path| path.canonicalize().with_context(|| format!("no program at {}", path.display()));
-    let sides = [Side { binary: find(old)?, name: "before" }, Side { binary: find(new)?, name: "after" }];
+    let builds = [Build { binary: find(old)?, name: "before" }, Build { binary: find(new)?, name: "after" }];
     println!("| | before | after | change |");
     println!("|---|---|---|---|");
     let texts = [
-        corpus::workspace_in(sides[0].folder("texts"), FILES)?,
-        corpus::workspace_in(sides[1].folder("texts"), FILES)?,
+        corpus::workspace_in(builds[0].folder("texts"), FILES)?,
+        corpus::workspace_in(builds[1].folder("texts"), FILES)?,
     ];
     for workspace in &texts {
         corpus::configure(workspace, TOOLS)?;
         fs::write(workspace.join("echo.lua"), ECHO)?;
     }
-    index(&sides, &texts, &format!("{FILES} Markdown files"))?;
-    let pdfs = [pdfs(&sides[0].folder("pdfs"))?, pdfs(&sides[1].folder("pdfs"))?];
-    index(&sides, &pdfs, &format!("{PDFS} PDF files"))?;
-    requests(&sides, &texts)?;
+    compare_indexing(&builds, &texts, &format!("{FILES} Markdown files"))?;
+    let pdfs = [pdf_workspace(&builds[0].folder("pdfs"))?, pdf_workspace(&builds[1].folder("pdfs"))?];
+    compare_indexing(&builds, &pdfs, &format!("{PDFS} PDF files"))?;
+    compare_requests(&builds, &texts)?;
     println!(
         "\nMedians: {INDEX_ROUNDS} rounds of indexing, {ROUNDS} rounds of {REQUESTS} requests, one at a time, in turn."
     );
     Ok(())
 }
 
-fn pdfs(workspace: &Path) -> Result<PathBuf> {
+fn pdf_workspace(workspace: &Path) -> Result<PathBuf> {
     let folder = workspace.join("docs");
     fs::create_dir_all(&folder)?;
     for seed in 0..PDFS {
@@ -81,36 +81,38 @@ fn pdfs(workspace: &Path) -> Result<PathBuf> {
     Ok(workspace.to_owned())
 }
 
-fn index(sides: &[Side; 2], workspaces: &[PathBuf; 2], what: &str) -> Result<()> {
+fn compare_indexing(builds: &[Build; 2], workspaces: &[PathBuf; 2], label: &str) -> Result<()> {
     let (mut first, mut again) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     for _ in 0..INDEX_ROUNDS {
-        for (index, side) in sides.iter().enumerate() {
+        for (index, build) in builds.iter().enumerate() {
             corpus::reset(&workspaces[index])?;
-            first[index].push(side.sync(&workspaces[index])?.cpu);
-            again[index].push(side.sync(&workspaces[index])?.cpu);
+            first[index].push(build.sync(&workspaces[index])?.cpu);
+            again[index].push(build.sync(&workspaces[index])?.cpu);
         }
     }
-    row(&format!("index {what}, CPU s"), first);
-    row(&format!("sync {what} again, CPU s"), again);
+    print_row(&format!("index {label}, CPU s"), first);
+    print_row(&format!("sync {label} again, CPU s"), again);
     Ok(())
 }
 
-fn requests(sides: &[Side; 2], workspaces: &[PathBuf; 2]) -> Result<()> {
-    let mut servers =
-        [Server::of(&sides[0].binary, &workspaces[0])?, Server::of(&sides[1].binary, &workspaces[1])?];
+fn compare_requests(builds: &[Build; 2], workspaces: &[PathBuf; 2]) -> Result<()> {
+    let mut servers = [
+        ServerProcess::of(&builds[0].binary, &workspaces[0])?,
+        ServerProcess::of(&builds[1].binary, &workspaces[1])?,
+    ];
     let search = |mode: &str| -> Vec<String> {
         let body = |query: &String| json!({ "query": query, "mode": mode }).to_string();
-        corpus::questions(REQUESTS).iter().map(body).collect()
+        corpus::queries(REQUESTS).iter().map(body).collect()
     };
     let same = |body: serde_json::Value| vec![body.to_string(); REQUESTS];
-    let works = [
+    let workloads = [
         ("keyword search", "/tools/search", search("keyword")),
         ("hybrid search", "/tools/search", search("hybrid")),
         ("a Lua tool", "/tools/echo", same(json!({ "message": "hello" }))),
         ("a script with five calls", "/tools/execute", same(json!({ "script": FIVE_CALLS }))),
         ("sources", "/tools/sources", same(json!({}))),
     ];
-    for (what, path, bodies) in &works {
+    for (label, path, bodies) in &workloads {
         let (mut cpu, mut p50) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         // The first round warms up caches and workers, and is not counted.
         for round in 0..=ROUNDS {
@@ -124,15 +126,15 @@ fn requests(sides: &[Side; 2], workspaces: &[PathBuf; 2]) -> Result<()> {
                 }
             }
         }
-        row(&format!("{what}, CPU ms, all processes"), cpu);
-        row(&format!("{what}, p50 ms"), p50);
+        print_row(&format!("{label}, CPU ms, all processes"), cpu);
+        print_row(&format!("{label}, p50 ms"), p50);
     }
-    servers.iter_mut().try_for_each(Server::stop)
+    servers.iter_mut().try_for_each(ServerProcess::stop)
 }
 
 /// Sends requests one after the other; returns the latencies in milliseconds.
-fn send(server: &Server, path: &str, bodies: &[String]) -> Result<Vec<f64>> {
-    let mut connection = Connection::open(&server.address)?;
+fn send(server: &ServerProcess, path: &str, bodies: &[String]) -> Result<Vec<f64>> {
+    let mut connection = HttpConnection::open(&server.address)?;
     let mut times = Vec::with_capacity(bodies.len());
     for body in bodies {
         let started = Instant::now();
@@ -143,7 +145,7 @@ fn send(server: &Server, path: &str, bodies: &[String]) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-fn row(what: &str, [before, after]: [Vec<f64>; 2]) {
+fn print_row(label: &str, [before, after]: [Vec<f64>; 2]) {
     let (before, after) = (median(before), median(after));
-    println!("| {what} | {before:.3} | {after:.3} | {:+.1} % |", (after / before - 1.0) * 100.0);
+    println!("| {label} | {before:.3} | {after:.3} | {:+.1} % |", (after / before - 1.0) * 100.0);
 }

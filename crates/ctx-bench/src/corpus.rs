@@ -24,7 +24,7 @@ pub(crate) fn workspace_to_change(files: usize) -> Result<PathBuf> {
 }
 
 /// Adds a sentence to every file.
-pub(crate) fn change(workspace: &Path) -> Result<()> {
+pub(crate) fn append_sentences(workspace: &Path) -> Result<()> {
     let words = vocabulary(&mut Random(0x5EED));
     let mut random = Random(std::process::id().into());
     for folder in fs::read_dir(workspace.join("docs"))? {
@@ -80,7 +80,7 @@ pub(crate) fn reset(workspace: &Path) -> Result<()> {
 
 /// Queries of two to six words, common and rare ones mixed as in the documents, but without the most common ones: those
 /// make up almost half of any text, and in a real query they would be stop words.
-pub(crate) fn questions(count: usize) -> Vec<String> {
+pub(crate) fn queries(count: usize) -> Vec<String> {
     let words = vocabulary(&mut Random(0x5EED));
     let mut random = Random(0xA5C);
     (0..count)
@@ -92,9 +92,9 @@ pub(crate) fn questions(count: usize) -> Vec<String> {
 }
 
 fn document(index: usize, words: &[String], random: &mut Random) -> String {
-    let wanted = FILE_BYTES / 2 + random.below(FILE_BYTES);
+    let bytes = FILE_BYTES / 2 + random.below(FILE_BYTES);
     let mut text = format!("# Document {index} {}\n\n", word(words, 0, random));
-    while text.len() < wanted {
+    while text.len() < bytes {
         if random.below(12) == 0 {
             text.push_str(&format!("## {} {}\n\n", word(words, 0, random), word(words, 0, random)));
         }

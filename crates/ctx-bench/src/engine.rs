@@ -14,21 +14,21 @@ pub(crate) const WORKER: &str = "__worker";
 
 const RUNS: usize = 20_000;
 const AT_ONCE: usize = 32;
-const QUESTIONS: usize = 1_000;
+const HOST_CALLS: usize = 1_000;
 const ROUNDS: usize = 20;
 const STARTS: usize = 31;
-const TIME: Duration = Duration::from_secs(60);
+const RUN_TIME: Duration = Duration::from_secs(60);
 
 const DEADLINES: usize = 21;
-const SHORT: Duration = Duration::from_millis(50);
+const SHORT_TIME: Duration = Duration::from_millis(50);
 
 const TRIVIAL: &str = "return 1";
 const TOOL: &str = "tool = { name = 't', execute = function(params) return { text = params.a } end }";
 
-struct Answers;
+struct ConstantWorld;
 
 #[async_trait]
-impl World for Answers {
+impl World for ConstantWorld {
     async fn answer(&self, _: &str, _: Value, _: Vec<u8>) -> Result<(Value, Vec<u8>), Refusal> {
         Ok((json!("answer"), Vec::new()))
     }
@@ -40,18 +40,19 @@ pub(super) fn measure() -> Result<()> {
     println!("| what | wall µs, median | p99 | CPU µs, parent | CPU µs, worker |");
     println!("|---|---|---|---|---|");
     // As in a server, the work runs in a spawned task, not on the thread that blocks on the runtime.
-    let measured = |what, entry, source: &str, runs, things| {
+    let measure_script = |label, entry, source: &str, runs, operations| {
         let source = source.to_owned();
-        runtime
-            .block_on(runtime.spawn(async move { one_by_one(what, entry, &source, runs, things).await }))?
+        runtime.block_on(
+            runtime.spawn(async move { measure_sequential(label, entry, &source, runs, operations).await }),
+        )?
     };
-    measured("an expression", Entry::Chunk, TRIVIAL, RUNS, 1)?;
-    measured("a tool", Entry::Tool, TOOL, RUNS, 1)?;
-    let questions = format!("for i = 1, {QUESTIONS} do env.get('X') end return 1");
-    measured("a question", Entry::Chunk, &questions, ROUNDS, QUESTIONS)?;
-    runtime.block_on(at_once())?;
-    runtime.block_on(starts())?;
-    runtime.block_on(deadlines())?;
+    measure_script("an expression", Entry::Chunk, TRIVIAL, RUNS, 1)?;
+    measure_script("a tool", Entry::Tool, TOOL, RUNS, 1)?;
+    let host_calls = format!("for i = 1, {HOST_CALLS} do env.get('X') end return 1");
+    measure_script("a question", Entry::Chunk, &host_calls, ROUNDS, HOST_CALLS)?;
+    runtime.block_on(measure_concurrent())?;
+    runtime.block_on(measure_starts())?;
+    runtime.block_on(measure_deadlines())?;
     calls::measure(&release_binary()?)
 }
 
@@ -70,7 +71,7 @@ fn script(entry: Entry, source: &str) -> ScriptRun {
         arguments: vec![json!({ "a": "b" })],
         config: None,
         apis: ["context", "env", "http", "json", "log", "sdk"].map(String::from).to_vec(),
-        deadline: Instant::now() + TIME,
+        deadline: Instant::now() + RUN_TIME,
         memory_bytes: 64 << 20,
         result_bytes: 1 << 20,
         log_bytes: 256 << 10,
@@ -78,36 +79,42 @@ fn script(entry: Entry, source: &str) -> ScriptRun {
     }
 }
 
-/// Runs the same script `runs` times, one at a time. Figures are per operation, of which a run has `things`.
-async fn one_by_one(what: &str, entry: Entry, source: &str, runs: usize, things: usize) -> Result<()> {
+/// Runs the same script `runs` times, one at a time. Figures are per operation, of which a run has `operations`.
+async fn measure_sequential(
+    label: &str,
+    entry: Entry,
+    source: &str,
+    runs: usize,
+    operations: usize,
+) -> Result<()> {
     let engine = engine(1)?;
     engine
-        .run(&script(entry, source), &Answers)
+        .run(&script(entry, source), &ConstantWorld)
         .await
         .map_err(anyhow::Error::from)
-        .context(what.to_owned())?;
+        .context(label.to_owned())?;
     let (own, workers) = (process::own_cpu()?, process::children_cpu()?);
     let mut times = Vec::with_capacity(runs);
     for _ in 0..runs {
         let run = script(entry, source);
         let started = Instant::now();
-        engine.run(&run, &Answers).await?;
-        times.push(started.elapsed().as_secs_f64() * 1e6 / things as f64);
+        engine.run(&run, &ConstantWorld).await?;
+        times.push(started.elapsed().as_secs_f64() * 1e6 / operations as f64);
     }
     engine.shutdown().await;
-    let per_thing = |seconds: f64| seconds * 1e6 / (runs * things) as f64;
+    let per_operation = |seconds: f64| seconds * 1e6 / (runs * operations) as f64;
     let (own, workers) = (process::own_cpu()? - own, process::children_cpu()? - workers);
     println!(
-        "| {what} | {:.0} | {:.0} | {:.0} | {:.0} |",
+        "| {label} | {:.0} | {:.0} | {:.0} | {:.0} |",
         median(times.clone()),
         percentile(&mut times, 0.99),
-        per_thing(own),
-        per_thing(workers)
+        per_operation(own),
+        per_operation(workers)
     );
     Ok(())
 }
 
-async fn at_once() -> Result<()> {
+async fn measure_concurrent() -> Result<()> {
     let engine = engine(1)?;
     let (own, workers, started) = (process::own_cpu()?, process::children_cpu()?, Instant::now());
     let mut tasks = tokio::task::JoinSet::new();
@@ -115,7 +122,7 @@ async fn at_once() -> Result<()> {
         let engine = engine.clone();
         tasks.spawn(async move {
             for _ in 0..RUNS / AT_ONCE {
-                engine.run(&script(Entry::Tool, TOOL), &Answers).await?;
+                engine.run(&script(Entry::Tool, TOOL), &ConstantWorld).await?;
             }
             anyhow::Ok(())
         });
@@ -142,12 +149,12 @@ async fn at_once() -> Result<()> {
     Ok(())
 }
 
-async fn starts() -> Result<()> {
+async fn measure_starts() -> Result<()> {
     let (mut times, workers) = (Vec::new(), process::children_cpu()?);
     for _ in 0..STARTS {
         let engine = engine(0)?;
         let started = Instant::now();
-        engine.run(&script(Entry::Chunk, "return 1"), &Answers).await?;
+        engine.run(&script(Entry::Chunk, "return 1"), &ConstantWorld).await?;
         times.push(started.elapsed().as_secs_f64() * 1e3);
         engine.shutdown().await;
     }
@@ -157,17 +164,17 @@ async fn starts() -> Result<()> {
 }
 
 /// Delay between the deadline of an endless script and its end.
-async fn deadlines() -> Result<()> {
+async fn measure_deadlines() -> Result<()> {
     let engine = engine(1)?;
-    let mut late = Vec::new();
+    let mut delays = Vec::new();
     for _ in 0..DEADLINES {
         let mut run = script(Entry::Chunk, "while true do pcall(function() while true do end end) end");
-        run.deadline = Instant::now() + SHORT;
-        ensure!(engine.run(&run, &Answers).await.is_err(), "an endless script ended");
-        late.push(run.deadline.elapsed().as_secs_f64() * 1e3);
+        run.deadline = Instant::now() + SHORT_TIME;
+        ensure!(engine.run(&run, &ConstantWorld).await.is_err(), "an endless script ended");
+        delays.push(run.deadline.elapsed().as_secs_f64() * 1e3);
     }
     engine.shutdown().await;
-    let most = percentile(&mut late, 1.0);
-    println!("\nAn endless script ends {:.2} ms after its deadline, {most:.2} ms at most.", median(late));
+    let most = percentile(&mut delays, 1.0);
+    println!("\nAn endless script ends {:.2} ms after its deadline, {most:.2} ms at most.", median(delays));
     Ok(())
 }

@@ -20,17 +20,17 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
             first.push(sync()?);
             again.push(sync()?);
         }
-        let middle = |costs: &[process::Cost], part: fn(&process::Cost) -> f64| {
-            median(costs.iter().map(part).collect())
+        let median_of = |costs: &[process::Cost], figure: fn(&process::Cost) -> f64| {
+            median(costs.iter().map(figure).collect())
         };
-        let cpu = middle(&first, |cost| cost.cpu);
+        let cpu = median_of(&first, |cost| cost.cpu);
         println!(
             "| {files} | {cpu:.2} | {:.2} | {:.2} | {:.0} | {:.2} | {:.2} |",
             cpu * 1_000.0 / files as f64,
-            middle(&first, |cost| cost.wall),
-            middle(&first, |cost| cost.peak_mib),
-            middle(&again, |cost| cost.cpu),
-            middle(&again, |cost| cost.wall),
+            median_of(&first, |cost| cost.wall),
+            median_of(&first, |cost| cost.peak_mib),
+            median_of(&again, |cost| cost.cpu),
+            median_of(&again, |cost| cost.wall),
         );
     }
     println!("\nMedians of {ROUNDS} rounds; 7,000 files are 79 MB.");

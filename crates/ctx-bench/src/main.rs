@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use xtask::release_binary;
 
-struct Part {
+struct Benchmark {
     name: &'static str,
     measure: Measure,
 }
@@ -38,17 +38,17 @@ enum Measure {
 }
 use Measure::{Library, Program};
 
-const PARTS: &[Part] = &[
-    Part { name: "embed", measure: Library(embed::measure) },
-    Part { name: "engine", measure: Library(engine::measure) },
-    Part { name: "gateway", measure: Library(gateway::measure) },
-    Part { name: "index", measure: Program(index::measure) },
-    Part { name: "mcp", measure: Program(mcp::measure) },
-    Part { name: "openapi", measure: Library(openapi::measure) },
-    Part { name: "search", measure: Program(search::measure) },
-    Part { name: "meanwhile", measure: Program(search::measure_meanwhile) },
-    Part { name: "million", measure: Program(search::measure_million) },
-    Part { name: "start", measure: Program(start::measure) },
+const BENCHMARKS: &[Benchmark] = &[
+    Benchmark { name: "embed", measure: Library(embed::measure) },
+    Benchmark { name: "engine", measure: Library(engine::measure) },
+    Benchmark { name: "gateway", measure: Library(gateway::measure) },
+    Benchmark { name: "index", measure: Program(index::measure) },
+    Benchmark { name: "mcp", measure: Program(mcp::measure) },
+    Benchmark { name: "openapi", measure: Library(openapi::measure) },
+    Benchmark { name: "search", measure: Program(search::measure) },
+    Benchmark { name: "meanwhile", measure: Program(search::measure_during_sync) },
+    Benchmark { name: "million", measure: Program(search::measure_million) },
+    Benchmark { name: "start", measure: Program(start::measure) },
 ];
 
 fn main() -> ExitCode {
@@ -67,17 +67,17 @@ fn main() -> ExitCode {
 }
 
 /// Runs the named benchmarks, or all. `compare` (two builds) and `retrieval` (external data sets) run only when named.
-fn run(wanted: &[&str]) -> Result<()> {
+fn run(arguments: &[&str]) -> Result<()> {
     if cfg!(debug_assertions) {
         bail!("the figures of a debug build say nothing; run `cargo xtask bench`");
     }
-    if let ["retrieval", options @ ..] = wanted {
+    if let ["retrieval", options @ ..] = arguments {
         let options = retrieval::Options::read(options)?;
         let binary = release_binary()?;
         process::describe_machine();
         return retrieval::measure(&binary, &options);
     }
-    if let ["compare", old, new @ ..] = wanted {
+    if let ["compare", old, new @ ..] = arguments {
         let new = match new {
             [] => release_binary()?,
             [new] => PathBuf::from(new),
@@ -88,24 +88,28 @@ fn run(wanted: &[&str]) -> Result<()> {
         process::describe_machine();
         return compare::measure(Path::new(old), &new);
     }
-    if let [openapi::ONE, file] = wanted {
-        return openapi::one(file);
+    if let [openapi::LOAD_ONE, file] = arguments {
+        return openapi::load_one(file);
     }
-    if let Some(unknown) = wanted.iter().find(|name| !PARTS.iter().any(|part| part.name == **name)) {
-        let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();
+    if let Some(unknown) =
+        arguments.iter().find(|name| !BENCHMARKS.iter().any(|benchmark| benchmark.name == **name))
+    {
+        let known: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
         bail!(
             "there is nothing to measure called `{unknown}`; known: {}, compare, retrieval",
             known.join(", ")
         );
     }
-    let parts: Vec<&Part> =
-        PARTS.iter().filter(|part| wanted.is_empty() || wanted.contains(&part.name)).collect();
-    let programs = parts.iter().any(|part| matches!(part.measure, Program(_)));
+    let benchmarks: Vec<&Benchmark> = BENCHMARKS
+        .iter()
+        .filter(|benchmark| arguments.is_empty() || arguments.contains(&benchmark.name))
+        .collect();
+    let programs = benchmarks.iter().any(|benchmark| matches!(benchmark.measure, Program(_)));
     let binary = if programs { release_binary()? } else { PathBuf::new() };
     process::describe_machine();
-    for part in parts {
-        println!("\n## {}\n", part.name);
-        match part.measure {
+    for benchmark in benchmarks {
+        println!("\n## {}\n", benchmark.name);
+        match benchmark.measure {
             Program(measure) => measure(&binary)?,
             Library(measure) => measure()?,
         }
@@ -118,8 +122,8 @@ fn median(mut figures: Vec<f64>) -> f64 {
     percentile(&mut figures, 0.5)
 }
 
-fn percentile(figures: &mut [f64], part: f64) -> f64 {
+fn percentile(figures: &mut [f64], fraction: f64) -> f64 {
     figures.sort_by(f64::total_cmp);
-    let index = (figures.len() as f64 * part) as usize;
+    let index = (figures.len() as f64 * fraction) as usize;
     figures.get(index.min(figures.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }

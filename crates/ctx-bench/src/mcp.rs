@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use xtask::{Connection, Server, with_test_env};
+use xtask::{HttpConnection, ServerProcess, with_test_env};
 
 const CONFIG: &str = "[server]\nbind = \"127.0.0.1:0\"\n[connectors.filesystem.notes]\nroot = \"notes\"\n";
-const WARMING: usize = 500;
+const WARM_UP_CALLS: usize = 500;
 const CALLS: usize = 4_000;
 /// Number of rounds. Protocols alternate, so that other load on the machine affects all of them alike.
 const ROUNDS: usize = 5;
@@ -31,21 +31,21 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
     fs::write(folder.path().join("notes/a.md"), "# A note\n\nabout nothing.\n")?;
     let config = folder.path().join("ctx.toml");
     xtask::succeed(with_test_env(&mut Command::new(binary)).arg("-q").arg("-c").arg(&config).arg("sync"))?;
-    let mut server = Server::of(binary, folder.path())?;
-    overhead(&server)?;
-    load(&server)?;
+    let mut server = ServerProcess::of(binary, folder.path())?;
+    measure_overhead(&server)?;
+    measure_load(&server)?;
     server.stop()?;
-    start(binary, &config)
+    measure_start(binary, &config)
 }
 
 /// A client that calls `sources` over one of the protocols.
-trait Way {
+trait BenchClient {
     fn call(&mut self) -> Result<()>;
 }
 
-struct Rest(Connection);
+struct RestClient(HttpConnection);
 
-impl Way for Rest {
+impl BenchClient for RestClient {
     fn call(&mut self) -> Result<()> {
         let (status, body) = self.0.post("/tools/sources", "{}")?;
         ensure!(status == 200 && body.contains("filesystem:notes"), "sources: {status} {body}");
@@ -54,14 +54,14 @@ impl Way for Rest {
 }
 
 /// An MCP client of the newest, stateless revision: every request repeats protocol version and capabilities.
-struct Stateless(Connection);
+struct StatelessClient(HttpConnection);
 
-impl Stateless {
+impl StatelessClient {
     const HEADERS: &str = "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
          mcp-method: tools/call\r\nmcp-name: sources\r\n";
 }
 
-impl Way for Stateless {
+impl BenchClient for StatelessClient {
     fn call(&mut self) -> Result<()> {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": NEWEST,
@@ -77,16 +77,17 @@ impl Way for Stateless {
 }
 
 /// An MCP client of an older revision, with a session.
-struct Session {
-    connection: Connection,
+struct SessionClient {
+    connection: HttpConnection,
     headers: String,
 }
 
-impl Session {
+impl SessionClient {
     fn open(address: &str) -> Result<Self> {
-        let mut connection = Connection::open(address)?;
+        let mut connection = HttpConnection::open(address)?;
         let accept = "accept: application/json, text/event-stream\r\n";
-        let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize() });
+        let body =
+            json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize_params() });
         connection.post_with("/mcp", accept, &body.to_string())?;
         let session = connection.header("mcp-session-id").context("no session")?.to_owned();
         let headers = format!("{accept}mcp-session-id: {session}\r\nmcp-protocol-version: {OLDER}\r\n");
@@ -96,7 +97,7 @@ impl Session {
     }
 }
 
-impl Way for Session {
+impl BenchClient for SessionClient {
     fn call(&mut self) -> Result<()> {
         let body =
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sources","arguments":{}}}"#;
@@ -106,29 +107,29 @@ impl Way for Session {
     }
 }
 
-fn initialize() -> Value {
+fn initialize_params() -> Value {
     json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": { "name": "bench", "version": "0" } })
 }
 
 /// Opens a new connection for a protocol. One per round, since the server closes connections that are idle for long.
-type Open = fn(&str) -> Result<Box<dyn Way>>;
+type OpenClient = fn(&str) -> Result<Box<dyn BenchClient>>;
 
-const WAYS: [(&str, Open); 3] = [
-    ("`POST /tools/sources`", |address| Ok(Box::new(Rest(Connection::open(address)?)))),
-    ("`tools/call`, 2026-07-28", |address| Ok(Box::new(Stateless(Connection::open(address)?)))),
-    ("`tools/call`, 2025-11-25", |address| Ok(Box::new(Session::open(address)?))),
+const PROTOCOLS: [(&str, OpenClient); 3] = [
+    ("`POST /tools/sources`", |address| Ok(Box::new(RestClient(HttpConnection::open(address)?)))),
+    ("`tools/call`, 2026-07-28", |address| Ok(Box::new(StatelessClient(HttpConnection::open(address)?)))),
+    ("`tools/call`, 2025-11-25", |address| Ok(Box::new(SessionClient::open(address)?))),
 ];
 
-fn overhead(server: &Server) -> Result<()> {
-    let mut figures: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); WAYS.len()];
+fn measure_overhead(server: &ServerProcess) -> Result<()> {
+    let mut figures: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); PROTOCOLS.len()];
     for _ in 0..ROUNDS {
-        for ((_, open), (cpu, times)) in WAYS.iter().zip(&mut figures) {
-            let mut way = open(&server.address)?;
-            (0..WARMING).try_for_each(|_| way.call())?;
+        for ((_, open), (cpu, times)) in PROTOCOLS.iter().zip(&mut figures) {
+            let mut client = open(&server.address)?;
+            (0..WARM_UP_CALLS).try_for_each(|_| client.call())?;
             let before = process::cpu_of(server.id());
             for _ in 0..CALLS {
                 let started = Instant::now();
-                way.call()?;
+                client.call()?;
                 times.push(started.elapsed().as_secs_f64() * 1e3);
             }
             cpu.push((process::cpu_of(server.id()) - before) * 1e3 / CALLS as f64);
@@ -136,15 +137,15 @@ fn overhead(server: &Server) -> Result<()> {
     }
     println!("\n| the same call | CPU ms | more than plain HTTP | p50 ms | p95 ms |\n|---|---|---|---|---|");
     let plain = median(figures.first().map(|(cpu, _)| cpu.clone()).unwrap_or_default());
-    for ((name, _), (cpu, mut times)) in WAYS.iter().zip(figures) {
+    for ((name, _), (cpu, mut times)) in PROTOCOLS.iter().zip(figures) {
         let cpu = median(cpu);
-        let (middle, late) = (median(times.clone()), percentile(&mut times, 0.95));
-        println!("| {name} | {cpu:.3} | {:.3} | {middle:.3} | {late:.3} |", cpu - plain);
+        let (p50, p95) = (median(times.clone()), percentile(&mut times, 0.95));
+        println!("| {name} | {cpu:.3} | {:.3} | {p50:.3} | {p95:.3} |", cpu - plain);
     }
     Ok(())
 }
 
-fn load(server: &Server) -> Result<()> {
+fn measure_load(server: &ServerProcess) -> Result<()> {
     let memory = || process::memory_mib(server.id(), "VmRSS");
     let before = memory();
     let calls = AtomicU64::new(0);
@@ -152,12 +153,12 @@ fn load(server: &Server) -> Result<()> {
     let mut halfway = 0.0;
     std::thread::scope(|scope| -> Result<()> {
         let client = |number: usize| -> Result<()> {
-            let mut way: Box<dyn Way> = match number % 2 {
-                0 => Box::new(Stateless(Connection::open(&server.address)?)),
-                _ => Box::new(Session::open(&server.address)?),
+            let mut client: Box<dyn BenchClient> = match number % 2 {
+                0 => Box::new(StatelessClient(HttpConnection::open(&server.address)?)),
+                _ => Box::new(SessionClient::open(&server.address)?),
             };
             while Instant::now() < until {
-                way.call()?;
+                client.call()?;
                 calls.fetch_add(1, Ordering::Relaxed);
             }
             Ok(())
@@ -180,8 +181,8 @@ fn load(server: &Server) -> Result<()> {
 }
 
 /// Time from the start of the process to its first response, and from the end of its stdin to its exit.
-fn start(binary: &Path, config: &Path) -> Result<()> {
-    let (mut ready, mut gone) = (Vec::new(), Vec::new());
+fn measure_start(binary: &Path, config: &Path) -> Result<()> {
+    let (mut ready, mut exited) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let started = Instant::now();
         let mut child = with_test_env(&mut Command::new(binary))
@@ -196,10 +197,10 @@ fn start(binary: &Path, config: &Path) -> Result<()> {
         let closed = Instant::now();
         drop(child.stdin.take());
         ensure!(child.wait()?.success(), "it did not end well");
-        gone.push(closed.elapsed().as_secs_f64() * 1e3);
+        exited.push(closed.elapsed().as_secs_f64() * 1e3);
     }
     println!("\n| on pipes | p50 ms | slowest ms |\n|---|---|---|");
-    for (name, mut figures) in [("start to the first answer", ready), ("end of input to the end", gone)] {
+    for (name, mut figures) in [("start to the first answer", ready), ("end of input to the end", exited)] {
         println!("| {name} | {:.0} | {:.0} |", median(figures.clone()), percentile(&mut figures, 1.0));
     }
     Ok(())
@@ -207,7 +208,7 @@ fn start(binary: &Path, config: &Path) -> Result<()> {
 
 fn first_answer(child: &mut Child, started: Instant) -> Result<f64> {
     let stdin = child.stdin.as_mut().context("no stdin")?;
-    let request = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize() });
+    let request = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize_params() });
     writeln!(stdin, "{request}")?;
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().context("no stdout")?).read_line(&mut line)?;

@@ -62,17 +62,17 @@ pub(crate) fn memory_mib(pid: u32, name: &str) -> f64 {
 
 /// The running child processes of a process.
 pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
-    let mut found = Vec::new();
+    let mut child_ids = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
-        found.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        child_ids.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
     }
-    Ok(found)
+    Ok(child_ids)
 }
 
 /// Positions in `/proc/<pid>/stat`, counted after the process name, of user time; system time is the next field.
-const OWN: usize = 11;
-const ENDED_CHILDREN: usize = 13;
+const OWN_TICKS: usize = 11;
+const ENDED_CHILDREN_TICKS: usize = 13;
 
 fn ticks(pid: u32, fields: usize) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -82,13 +82,13 @@ fn ticks(pid: u32, fields: usize) -> f64 {
 
 /// CPU seconds of a process so far, with a resolution of 10 ms.
 pub(crate) fn cpu_of(pid: u32) -> f64 {
-    ticks(pid, OWN) / TICKS_PER_SECOND
+    ticks(pid, OWN_TICKS) / TICKS_PER_SECOND
 }
 
 /// CPU seconds of a process and of its children so far, both running and ended ones.
 pub(crate) fn cpu_of_tree(pid: u32) -> Result<f64> {
-    let running: f64 = children(pid)?.into_iter().map(|id| ticks(id, OWN)).sum();
-    Ok((ticks(pid, OWN) + ticks(pid, ENDED_CHILDREN) + running) / TICKS_PER_SECOND)
+    let running: f64 = children(pid)?.into_iter().map(|id| ticks(id, OWN_TICKS)).sum();
+    Ok((ticks(pid, OWN_TICKS) + ticks(pid, ENDED_CHILDREN_TICKS) + running) / TICKS_PER_SECOND)
 }
 
 /// Prints the processor and the current load.

@@ -13,13 +13,13 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
-use xtask::{Connection, Server};
+use xtask::{HttpConnection, ServerProcess};
 
 const MODES: [&str; 3] = ["keyword", "semantic", "hybrid"];
 /// Number of results per query; the metrics consider no more.
 const LIMIT: usize = 10;
 /// The modification time of all documents, since the Unix epoch.
-const WRITTEN: Duration = Duration::from_secs(1_700_000_000);
+const MODIFIED_AT: Duration = Duration::from_secs(1_700_000_000);
 
 /// The options of `retrieval`.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Options {
 }
 
 /// A query with relevance grades.
-struct Question {
+struct JudgedQuery {
     text: String,
     /// Grades by file name.
     expected: HashMap<String, u32>,
@@ -75,12 +75,12 @@ pub(super) fn measure(binary: &Path, options: &Options) -> Result<()> {
         .collect::<Result<_>>()?;
     folders.sort();
     let name = |folder: &Path| folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    folders.retain(|folder| options.collection.as_ref().is_none_or(|wanted| *wanted == name(folder)));
+    folders.retain(|folder| options.collection.as_ref().is_none_or(|selected| *selected == name(folder)));
     ensure!(!folders.is_empty(), "no such collection in {}", options.data.display());
 
     let mut table = String::new();
     for folder in folders {
-        let (name, questions) = (name(&folder), questions(&folder)?);
+        let (name, queries) = (name(&folder), judged_queries(&folder)?);
         let workspace = corpus::folder(&format!("retrieval-{name}"));
         let documents = write_documents(&folder, &workspace, settings)?;
         if !options.keep {
@@ -93,7 +93,7 @@ pub(super) fn measure(binary: &Path, options: &Options) -> Result<()> {
         }
         println!("{name}: {documents} documents indexed in {cost:.1} s");
         for mode in MODES {
-            let row = ask_all(binary, &workspace, mode, &questions)?;
+            let row = run_queries(binary, &workspace, mode, &queries)?;
             writeln!(table, "| {name} | {mode} | {row} |")?;
         }
     }
@@ -104,13 +104,13 @@ pub(super) fn measure(binary: &Path, options: &Options) -> Result<()> {
 }
 
 /// Runs all queries in one mode; returns the cells of a table row.
-fn ask_all(binary: &Path, workspace: &Path, mode: &str, questions: &[Question]) -> Result<String> {
-    let mut server = Server::of(binary, workspace)?;
-    let mut connection = Connection::open(&server.address)?;
+fn run_queries(binary: &Path, workspace: &Path, mode: &str, queries: &[JudgedQuery]) -> Result<String> {
+    let mut server = ServerProcess::of(binary, workspace)?;
+    let mut connection = HttpConnection::open(&server.address)?;
     let started = Instant::now();
-    let mut figures = Vec::with_capacity(questions.len());
-    for question in questions {
-        let body = json!({ "query": question.text, "mode": mode, "limit": LIMIT }).to_string();
+    let mut figures = Vec::with_capacity(queries.len());
+    for query in queries {
+        let body = json!({ "query": query.text, "mode": mode, "limit": LIMIT }).to_string();
         let (status, answer) = connection.post("/tools/search", &body)?;
         let answer: Value = serde_json::from_str(&answer)?;
         if answer["error"]["code"] == "embeddings_disabled" {
@@ -120,13 +120,13 @@ fn ask_all(binary: &Path, workspace: &Path, mode: &str, questions: &[Question]) 
         ensure!(status == 200, "{status} {answer}");
         let results = answer["results"].as_array().context("no results")?;
         let found: Vec<String> = results.iter().map(|hit| text(hit, "source_id")).collect();
-        figures.push(Figures::of(&found, &question.expected));
+        figures.push(Figures::of(&found, &query.expected));
     }
     let seconds = started.elapsed().as_secs_f64();
     drop(connection);
     server.stop()?;
     let Figures { ndcg_10, recall_10, mrr_10, .. } = Figures::mean(&figures);
-    Ok(format!("{ndcg_10:.3} | {recall_10:.3} | {mrr_10:.3} | {} | {seconds:.1}", questions.len()))
+    Ok(format!("{ndcg_10:.3} | {recall_10:.3} | {mrr_10:.3} | {} | {seconds:.1}", queries.len()))
 }
 
 /// Writes a file per document and returns their number. Unchanged files are not written again, so that a kept index
@@ -144,32 +144,32 @@ fn write_documents(collection: &Path, workspace: &Path, settings: &str) -> Resul
         if fs::read(&path).ok().as_deref() != Some(content.as_bytes()) {
             fs::write(&path, content)?;
             // Equal scores are ordered by time, and then by id. With the same time for all, the order is stable.
-            File::options().write(true).open(path)?.set_modified(SystemTime::UNIX_EPOCH + WRITTEN)?;
+            File::options().write(true).open(path)?.set_modified(SystemTime::UNIX_EPOCH + MODIFIED_AT)?;
         }
     }
     Ok(documents.len())
 }
 
 /// The queries that have a grade for at least one document.
-fn questions(collection: &Path) -> Result<Vec<Question>> {
+fn judged_queries(collection: &Path) -> Result<Vec<JudgedQuery>> {
     let mut grades: BTreeMap<String, HashMap<String, u32>> = BTreeMap::new();
     let table = fs::read_to_string(collection.join("qrels.tsv"))?;
     // The first line contains the column names.
     for line in table.lines().skip(1) {
-        let [question, document, grade] = line.split('\t').collect::<Vec<_>>()[..] else {
+        let [query, document, grade] = line.split('\t').collect::<Vec<_>>()[..] else {
             bail!("qrels.tsv: `{line}` has not three columns");
         };
         // Some collections use negative grades for irrelevant documents.
         let grade: i64 = grade.trim().parse().with_context(|| format!("qrels.tsv: `{line}`"))?;
         let grade = u32::try_from(grade.max(0))?;
-        grades.entry(question.to_owned()).or_default().insert(file_name(document), grade);
+        grades.entry(query.to_owned()).or_default().insert(file_name(document), grade);
     }
     let all = lines(&collection.join("queries.jsonl"))?;
-    let question = |line: &Value| {
+    let judged = |line: &Value| {
         let expected = grades.remove(&text(line, "_id"))?;
-        Some(Question { text: text(line, "text"), expected })
+        Some(JudgedQuery { text: text(line, "text"), expected })
     };
-    Ok(all.iter().filter_map(question).collect())
+    Ok(all.iter().filter_map(judged).collect())
 }
 
 fn lines(path: &Path) -> Result<Vec<Value>> {
@@ -219,10 +219,10 @@ mod tests {
             "query-id\tcorpus-id\tscore\n1\t184\t4\n1\t29\t0\n1\t7\t-1\n",
         )
         .unwrap();
-        let questions = questions(folder.path()).unwrap();
-        assert_eq!(questions.len(), 1);
-        assert_eq!(questions[0].text, "wings");
-        assert_eq!(questions[0].expected["184.md"], 4);
-        assert_eq!((questions[0].expected["29.md"], questions[0].expected["7.md"]), (0, 0));
+        let queries = judged_queries(folder.path()).unwrap();
+        assert_eq!(queries.len(), 1);
+        assert_eq!(queries[0].text, "wings");
+        assert_eq!(queries[0].expected["184.md"], 4);
+        assert_eq!((queries[0].expected["29.md"], queries[0].expected["7.md"]), (0, 0));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use xtask::{Connection, Server, with_test_env};
+use xtask::{HttpConnection, ServerProcess, with_test_env};
 
 /// Number of files that have about 50,000 chunks of the default size.
 const FILES: usize = 2_150;
@@ -21,7 +21,7 @@ const REQUESTS_OF_A_MILLION: usize = 100;
 const ROUNDS: usize = 3;
 
 /// CPU time and latency of search requests.
-struct Figures {
+struct SearchFigures {
     cpu_ms: f64,
     p50_ms: f64,
     p95_ms: f64,
@@ -30,11 +30,12 @@ struct Figures {
 pub(super) fn measure(binary: &Path) -> Result<()> {
     println!("| chunks | vectors | mode | CPU ms a request | p50 ms | p95 ms | memory MiB |");
     println!("|---|---|---|---|---|---|---|");
-    let usual = indexed(binary, corpus::workspace(FILES)?, "[embedding]\nmodel = \"fast\"\n")?;
-    rows(binary, &usual, "fast", &["keyword", "semantic", "hybrid"], REQUESTS)?;
+    let default_chunks =
+        sync_workspace(binary, corpus::workspace(FILES)?, "[embedding]\nmodel = \"fast\"\n")?;
+    print_rows(binary, &default_chunks, "fast", &["keyword", "semantic", "hybrid"], REQUESTS)?;
     let config = format!("{SMALL_CHUNKS}[embedding]\nmodel = \"best\"\nfill = \"wait\"\n");
-    let small = indexed(binary, corpus::workspace(FILES_OF_SMALL_CHUNKS)?, &config)?;
-    rows(binary, &small, "best", &["semantic", "hybrid"], REQUESTS)?;
+    let small_chunks = sync_workspace(binary, corpus::workspace(FILES_OF_SMALL_CHUNKS)?, &config)?;
+    print_rows(binary, &small_chunks, "best", &["semantic", "hybrid"], REQUESTS)?;
     println!("\nQuestions of two to six words, concurrency 1; medians of {ROUNDS} rounds of {REQUESTS}.");
     Ok(())
 }
@@ -44,25 +45,26 @@ pub(super) fn measure_million(binary: &Path) -> Result<()> {
     println!("| chunks | vectors | mode | CPU ms a request | p50 ms | p95 ms | memory MiB |");
     println!("|---|---|---|---|---|---|---|");
     let workspace =
-        indexed(binary, corpus::workspace(FILES_OF_A_MILLION)?, "[embedding]\nmodel = \"fast\"\n")?;
-    rows(binary, &workspace, "fast", &["semantic", "hybrid"], REQUESTS_OF_A_MILLION)?;
+        sync_workspace(binary, corpus::workspace(FILES_OF_A_MILLION)?, "[embedding]\nmodel = \"fast\"\n")?;
+    print_rows(binary, &workspace, "fast", &["semantic", "hybrid"], REQUESTS_OF_A_MILLION)?;
     println!("\nConcurrency 1; medians of {ROUNDS} rounds of {REQUESTS_OF_A_MILLION}.");
     Ok(())
 }
 
 /// Search latency while another process syncs changes into the same store.
-pub(super) fn measure_meanwhile(binary: &Path) -> Result<()> {
-    let workspace = indexed(binary, corpus::workspace_to_change(FILES)?, "[embedding]\nmodel = \"fast\"\n")?;
+pub(super) fn measure_during_sync(binary: &Path) -> Result<()> {
+    let workspace =
+        sync_workspace(binary, corpus::workspace_to_change(FILES)?, "[embedding]\nmodel = \"fast\"\n")?;
     println!("| mode | p50 ms idle | p50 ms during a sync | requests during it |");
     println!("|---|---|---|---|");
     for mode in ["keyword", "hybrid"] {
-        let mut server = Server::of(binary, &workspace)?;
-        let mut connection = Connection::open(&server.address)?;
-        let bodies = bodies(mode, REQUESTS);
-        round(&mut connection, &bodies, || true)?;
-        let mut idle = round(&mut connection, &bodies, || true)?;
+        let mut server = ServerProcess::of(binary, &workspace)?;
+        let mut connection = HttpConnection::open(&server.address)?;
+        let bodies = request_bodies(mode, REQUESTS);
+        run_round(&mut connection, &bodies, || true)?;
+        let mut idle = run_round(&mut connection, &bodies, || true)?;
 
-        corpus::change(&workspace)?;
+        corpus::append_sentences(&workspace)?;
         let mut sync = with_test_env(&mut Command::new(binary))
             .args(["sync", "-q"])
             .current_dir(&workspace)
@@ -71,7 +73,7 @@ pub(super) fn measure_meanwhile(binary: &Path) -> Result<()> {
         let mut ended = None;
         let mut during = Vec::new();
         while ended.is_none() {
-            during.extend(round(&mut connection, &bodies, || {
+            during.extend(run_round(&mut connection, &bodies, || {
                 ended = sync.try_wait().ok().flatten();
                 ended.is_none()
             })?);
@@ -90,19 +92,19 @@ pub(super) fn measure_meanwhile(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn indexed(binary: &Path, workspace: PathBuf, config: &str) -> Result<PathBuf> {
+fn sync_workspace(binary: &Path, workspace: PathBuf, config: &str) -> Result<PathBuf> {
     corpus::configure(&workspace, config)?;
     process::cost(Command::new(binary).arg("sync").current_dir(&workspace))?;
     Ok(workspace)
 }
 
-fn rows(binary: &Path, workspace: &Path, model: &str, modes: &[&str], requests: usize) -> Result<()> {
+fn print_rows(binary: &Path, workspace: &Path, model: &str, modes: &[&str], requests: usize) -> Result<()> {
     let stats =
         with_test_env(&mut Command::new(binary)).args(["stats", "--json"]).current_dir(workspace).output()?;
     let stats: Value = serde_json::from_slice(&stats.stdout).context("no statistics")?;
     for mode in modes {
-        let mut server = Server::of(binary, workspace)?;
-        let figures = figures(&server, mode, requests)?;
+        let mut server = ServerProcess::of(binary, workspace)?;
+        let figures = measure_search(&server, mode, requests)?;
         println!(
             "| {} | `{model}` | {mode} | {:.2} | {:.2} | {:.2} | {:.0} |",
             stats["chunks"],
@@ -116,31 +118,31 @@ fn rows(binary: &Path, workspace: &Path, model: &str, modes: &[&str], requests: 
     Ok(())
 }
 
-fn figures(server: &Server, mode: &str, requests: usize) -> Result<Figures> {
-    let mut connection = Connection::open(&server.address)?;
-    let bodies = bodies(mode, requests);
+fn measure_search(server: &ServerProcess, mode: &str, requests: usize) -> Result<SearchFigures> {
+    let mut connection = HttpConnection::open(&server.address)?;
+    let bodies = request_bodies(mode, requests);
     let (mut cpu, mut p50, mut p95) = (Vec::new(), Vec::new(), Vec::new());
     // The first round warms the page cache and is not counted.
-    round(&mut connection, &bodies, || true)?;
+    run_round(&mut connection, &bodies, || true)?;
     for _ in 0..ROUNDS {
         let cpu_before = process::cpu_of(server.id());
-        let mut times = round(&mut connection, &bodies, || true)?;
+        let mut times = run_round(&mut connection, &bodies, || true)?;
         cpu.push((process::cpu_of(server.id()) - cpu_before) * 1_000.0 / requests as f64);
         p50.push(percentile(&mut times, 0.5));
         p95.push(percentile(&mut times, 0.95));
     }
-    Ok(Figures { cpu_ms: median(cpu), p50_ms: median(p50), p95_ms: median(p95) })
+    Ok(SearchFigures { cpu_ms: median(cpu), p50_ms: median(p50), p95_ms: median(p95) })
 }
 
-/// Sends the requests while `go_on` returns true; returns the latencies in milliseconds.
-fn round(
-    connection: &mut Connection,
+/// Sends the requests while `keep_going` returns true; returns the latencies in milliseconds.
+fn run_round(
+    connection: &mut HttpConnection,
     bodies: &[String],
-    mut go_on: impl FnMut() -> bool,
+    mut keep_going: impl FnMut() -> bool,
 ) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(bodies.len());
     for body in bodies {
-        if !go_on() {
+        if !keep_going() {
             break;
         }
         let started = Instant::now();
@@ -151,7 +153,7 @@ fn round(
     Ok(times)
 }
 
-fn bodies(mode: &str, count: usize) -> Vec<String> {
+fn request_bodies(mode: &str, count: usize) -> Vec<String> {
     let body = |question: &String| serde_json::json!({ "query": question, "mode": mode }).to_string();
-    corpus::questions(count).iter().map(body).collect()
+    corpus::queries(count).iter().map(body).collect()
 }

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use xtask::{Connection, Server};
+use xtask::{HttpConnection, ServerProcess};
 
 const FILES: usize = 7_000;
 const STARTS: usize = 11;
@@ -17,14 +17,14 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
     let (mut times, mut idle) = (Vec::new(), Vec::new());
     for index in 0..STARTS {
         let started = Instant::now();
-        let mut server = Server::of(binary, &workspace)?;
-        let mut connection = Connection::open(&server.address)?;
+        let mut server = ServerProcess::of(binary, &workspace)?;
+        let mut connection = HttpConnection::open(&server.address)?;
         let (status, _) = connection.post("/tools/search", r#"{"query":"station verify"}"#)?;
         times.push(started.elapsed().as_secs_f64() * 1_000.0);
         ensure!(status == 200, "search: {status}");
         drop(connection);
         if index == 0 {
-            let mut fresh = Server::of(binary, &workspace)?;
+            let mut fresh = ServerProcess::of(binary, &workspace)?;
             std::thread::sleep(IDLE);
             idle.push(process::memory_mib(fresh.id(), "VmRSS"));
             fresh.stop()?;

@@ -8,18 +8,18 @@ use std::fs;
 use std::path::Path;
 
 /// Length of the timestamp at the end of a folder's name: `-2026-07-28T09-41-30-123Z`.
-const TIMESTAMP: usize = 25;
+const TIMESTAMP_LENGTH: usize = 25;
 /// Maximum characters of a check's message that are shown; some contain whole protocol messages.
-const MESSAGE_MAX: usize = 600;
+const MESSAGE_CHARS_MAX: usize = 600;
 
 /// The side of the protocol that is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum TestedRole {
     Server,
     Client,
 }
 
-impl Side {
+impl TestedRole {
     /// The suite's name of the side.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -56,28 +56,28 @@ struct Scenario {
 
 impl Report {
     /// Reads the results in `folder`. A required scenario without results counts as failed.
-    pub(super) fn read(required: &[String], side: Side, folder: &Path) -> Result<Self> {
-        let mut found = Vec::new();
+    pub(super) fn read(required: &[String], role: TestedRole, folder: &Path) -> Result<Self> {
+        let mut scenarios = Vec::new();
         for directory in directories(folder)? {
-            let Some(name) = scenario_of(&directory, side) else { continue };
+            let Some(name) = scenario_of(&directory, role) else { continue };
             // The file is missing if the scenario was aborted.
             let text = fs::read_to_string(folder.join(&directory).join("checks.json"));
             let text = text.unwrap_or_else(|_| "[]".to_owned());
             let checks = serde_json::from_str(&text).with_context(|| directory.clone())?;
-            found.push(Scenario::of(name, &checks));
+            scenarios.push(Scenario::of(name, &checks));
         }
-        found.sort_by(|one, other| one.name.cmp(&other.name));
-        let mut take = |name: &String| match found.iter().position(|scenario| scenario.name == *name) {
-            Some(position) => found.remove(position),
+        scenarios.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut take = |name: &String| match scenarios.iter().position(|scenario| scenario.name == *name) {
+            Some(position) => scenarios.remove(position),
             None => Scenario::of(name, &Value::Null),
         };
         let required = required.iter().map(&mut take).collect();
-        Ok(Self { required, others: found })
+        Ok(Self { required, others: scenarios })
     }
 
     /// Number of required scenarios that did not pass without a warning.
     pub(super) fn failed(&self) -> usize {
-        self.required.iter().filter(|scenario| !scenario.is_sound()).count()
+        self.required.iter().filter(|scenario| !scenario.has_passed()).count()
     }
 }
 
@@ -88,10 +88,10 @@ impl Scenario {
         for check in checks.as_array().into_iter().flatten() {
             match check["status"].as_str() {
                 Some("SUCCESS") => scenario.passed += 1,
-                Some("WARNING") => scenario.warnings.push(told(check)),
+                Some("WARNING") => scenario.warnings.push(check_message(check)),
                 Some("SKIPPED") => scenario.skipped += 1,
                 Some("INFO") => {}
-                _ => scenario.failures.push(told(check)),
+                _ => scenario.failures.push(check_message(check)),
             }
         }
         if scenario.passed == 0 && scenario.failures.is_empty() {
@@ -100,22 +100,22 @@ impl Scenario {
         scenario
     }
 
-    fn is_sound(&self) -> bool {
+    fn has_passed(&self) -> bool {
         self.failures.is_empty() && self.warnings.is_empty()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        table(formatter, "required", &self.required)?;
-        table(formatter, "not required", &self.others)?;
+        write_table(formatter, "required", &self.required)?;
+        write_table(formatter, "not required", &self.others)?;
         let passed: usize = self.required.iter().map(|scenario| scenario.passed).sum();
-        let sound = self.required.len() - self.failed();
-        writeln!(formatter, "  {sound} of {} required scenarios, {passed} checks", self.required.len())
+        let passed_count = self.required.len() - self.failed();
+        writeln!(formatter, "  {passed_count} of {} required scenarios, {passed} checks", self.required.len())
     }
 }
 
-fn table(formatter: &mut fmt::Formatter<'_>, title: &str, scenarios: &[Scenario]) -> fmt::Result {
+fn write_table(formatter: &mut fmt::Formatter<'_>, title: &str, scenarios: &[Scenario]) -> fmt::Result {
     writeln!(formatter, "  {title:<50} passed failed warnings skipped")?;
     for scenario in scenarios {
         let Scenario { name, passed, skipped, failures, warnings } = scenario;
@@ -132,10 +132,10 @@ fn table(formatter: &mut fmt::Formatter<'_>, title: &str, scenarios: &[Scenario]
 }
 
 /// The ID and message of a check.
-fn told(check: &Value) -> String {
+fn check_message(check: &Value) -> String {
     let text = |field: &str| check[field].as_str().unwrap_or_default();
     let message = if text("errorMessage").is_empty() { text("description") } else { text("errorMessage") };
-    let shown: String = message.chars().take(MESSAGE_MAX).collect();
+    let shown: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
     let more = if shown.len() < message.len() { "…" } else { "" };
     format!("{}: {shown}{more}", text("id"))
 }
@@ -146,7 +146,7 @@ fn directories(folder: &Path) -> Result<Vec<String>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if entry.file_type()?.is_dir() && !ends_with_a_time(&name) {
+        if entry.file_type()?.is_dir() && !ends_with_timestamp(&name) {
             let inner = directories_in(&entry.path())?;
             directories.extend(inner.into_iter().map(|inner| format!("{name}/{inner}")));
         } else {
@@ -160,22 +160,22 @@ fn directories_in(folder: &Path) -> Result<Vec<String>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-fn ends_with_a_time(directory: &str) -> bool {
-    let start = directory.len().checked_sub(TIMESTAMP);
+fn ends_with_timestamp(directory: &str) -> bool {
+    let start = directory.len().checked_sub(TIMESTAMP_LENGTH);
     start.and_then(|start| directory.get(start..)).is_some_and(|end| {
         end.starts_with("-2") && end.ends_with('Z') && end.chars().filter(|part| *part == '-').count() == 6
     })
 }
 
 /// The scenario of a folder.
-fn scenario_of(directory: &str, side: Side) -> Option<&str> {
-    let end = directory.len().checked_sub(TIMESTAMP).filter(|_| ends_with_a_time(directory))?;
-    directory.get(..end)?.strip_prefix(side.prefix())
+fn scenario_of(directory: &str, role: TestedRole) -> Option<&str> {
+    let end = directory.len().checked_sub(TIMESTAMP_LENGTH).filter(|_| ends_with_timestamp(directory))?;
+    directory.get(..end)?.strip_prefix(role.prefix())
 }
 
 /// The required scenarios of one side, from a requirements file.
-pub(super) fn required_of(side: Side, requirements: &str) -> Vec<String> {
-    let title = format!("{}:", side.name());
+pub(super) fn required_scenarios(role: TestedRole, requirements: &str) -> Vec<String> {
+    let title = format!("{}:", role.name());
     let lines = requirements.lines().skip_while(|line| line.trim_end() != title).skip(1);
     let items = lines.take_while(|line| line.is_empty() || line.starts_with(' '));
     items.filter_map(|line| line.trim().strip_prefix("- ").map(str::to_owned)).collect()
@@ -195,7 +195,7 @@ mod tests {
         }
         fs::write(folder.path().join("suite.log"), "").unwrap();
         let required: Vec<String> = required.iter().map(|name| (*name).to_owned()).collect();
-        Report::read(&required, Side::Server, folder.path()).unwrap()
+        Report::read(&required, TestedRole::Server, folder.path()).unwrap()
     }
 
     fn check(status: &str) -> Value {
@@ -203,9 +203,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_required_must_pass_without_a_warning() {
-        let sound = json!([check("SUCCESS"), check("INFO"), check("SKIPPED")]);
-        assert_eq!(report(&["ping"], &[("ping", sound)]).failed(), 0);
+    fn a_required_scenario_must_pass_without_a_warning() {
+        let checks = json!([check("SUCCESS"), check("INFO"), check("SKIPPED")]);
+        assert_eq!(report(&["ping"], &[("ping", checks)]).failed(), 0);
         for status in ["FAILURE", "WARNING", "SOMETHING_NEW"] {
             let checks = json!([check("SUCCESS"), check(status)]);
             let report = report(&["ping"], &[("ping", checks)]);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_required_is_told_and_decides_nothing() {
+    fn an_optional_scenario_is_reported_but_does_not_fail() {
         let report = report(
             &["ping"],
             &[("ping", json!([check("SUCCESS")])), ("tasks-lifecycle", json!([check("FAILURE")]))],
@@ -239,13 +239,13 @@ mod tests {
             fs::write(path.join("checks.json"), json!([check("SUCCESS")]).to_string()).unwrap();
         }
         let required = ["auth/basic".to_owned(), "initialize".to_owned()];
-        assert_eq!(Report::read(&required, Side::Client, folder.path()).unwrap().failed(), 0);
+        assert_eq!(Report::read(&required, TestedRole::Client, folder.path()).unwrap().failed(), 0);
     }
 
     #[test]
     fn a_list_of_requirements_ends_where_the_next_begins() {
         let text = "# server: not this\nserver:\n  - ping\n  - tools-list\n\nclient:\n  - initialize\n";
-        assert_eq!(required_of(Side::Server, text), ["ping", "tools-list"]);
-        assert_eq!(required_of(Side::Client, text), ["initialize"]);
+        assert_eq!(required_scenarios(TestedRole::Server, text), ["ping", "tools-list"]);
+        assert_eq!(required_scenarios(TestedRole::Client, text), ["initialize"]);
     }
 }

@@ -28,35 +28,35 @@ pub(super) fn is_allowed(expression: &str) -> Result<bool> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut words = words.as_slice();
-    let is_allowed = any(&mut words, DEPTH_MAX)?;
+    let is_allowed = parse_or(&mut words, DEPTH_MAX)?;
     ensure!(words.is_empty(), "`{}` is too much in `{expression}`", words.join(" "));
     Ok(is_allowed)
 }
 
-fn any(words: &mut &[&str], depth: usize) -> Result<bool> {
-    let mut is_allowed = all(words, depth)?;
+fn parse_or(words: &mut &[&str], depth: usize) -> Result<bool> {
+    let mut is_allowed = parse_and(words, depth)?;
     while let ["OR", rest @ ..] = words {
         *words = rest;
-        is_allowed |= all(words, depth)?;
+        is_allowed |= parse_and(words, depth)?;
     }
     Ok(is_allowed)
 }
 
-fn all(words: &mut &[&str], depth: usize) -> Result<bool> {
-    let mut is_allowed = one(words, depth)?;
+fn parse_and(words: &mut &[&str], depth: usize) -> Result<bool> {
+    let mut is_allowed = parse_operand(words, depth)?;
     while let ["AND", rest @ ..] = words {
         *words = rest;
-        is_allowed &= one(words, depth)?;
+        is_allowed &= parse_operand(words, depth)?;
     }
     Ok(is_allowed)
 }
 
-fn one(words: &mut &[&str], depth: usize) -> Result<bool> {
+fn parse_operand(words: &mut &[&str], depth: usize) -> Result<bool> {
     let (is_allowed, rest) = match *words {
         ["(", rest @ ..] => {
             ensure!(depth > 0, "too many parentheses");
             *words = rest;
-            let is_allowed = any(words, depth - 1)?;
+            let is_allowed = parse_or(words, depth - 1)?;
             let [")", rest @ ..] = *words else { bail!("a parenthesis is not closed") };
             (is_allowed, rest)
         }

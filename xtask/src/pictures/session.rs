@@ -3,7 +3,7 @@
 use super::ansi;
 use super::normalise::normalise;
 use super::terminal::{COLUMNS, Exchange, draw};
-use crate::run::{copy, root};
+use crate::run::{copy_workspace, root};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -103,7 +103,7 @@ impl Home {
             .or_else(|_| fs::copy(binary, &program).map(drop))
             .with_context(|| format!("cannot use {}", binary.display()))?;
         let workspace = home.workspace()?;
-        copy(&root().join("examples/workspace"), &workspace)?;
+        copy_workspace(&root().join("examples/workspace"), &workspace)?;
         fs::write(workspace.join(SCRIPT.0), SCRIPT.1)?;
         // Any free port: a developer's own server may be using the usual one.
         let config = workspace.join("ctx.toml");

@@ -28,7 +28,7 @@ pub(crate) fn node() -> Result<PathBuf> {
     if let Some(directory) = on_path.filter(|directory| is_new_enough(directory)) {
         return Ok(directory);
     }
-    install().with_context(|| {
+    install_node().with_context(|| {
         format!(
             "there is no Node {NODE_MAJOR_MIN} or newer, and it could not be installed; put one on the PATH, or \
              set up npm so that it can install packages"
@@ -43,10 +43,10 @@ pub fn packages(name: &str, manifest: &Path) -> Result<PathBuf> {
     let from = root().join(manifest);
     let folder = target().join("tools").join(name);
     let modules = folder.join("node_modules");
-    let locked = fs::read(from.join(LOCK))?;
+    let lock_file = fs::read(from.join(LOCK))?;
     // A copy of the lock file, written after a complete installation; a changed lock file installs again.
     let complete = folder.join("complete");
-    if fs::read(&complete).is_ok_and(|installed| installed == locked) {
+    if fs::read(&complete).is_ok_and(|installed| installed == lock_file) {
         return Ok(modules);
     }
     fs::create_dir_all(&folder)?;
@@ -62,7 +62,7 @@ pub fn packages(name: &str, manifest: &Path) -> Result<PathBuf> {
             "the packages of {manifest} could not be installed; npm must be on the PATH and able to install"
         )
     })?;
-    fs::write(&complete, locked)?;
+    fs::write(&complete, lock_file)?;
     Ok(modules)
 }
 
@@ -73,10 +73,12 @@ pub(crate) fn path_with(directory: &Path) -> Result<OsString> {
     Ok(std::env::join_paths(all)?)
 }
 
-fn install() -> Result<PathBuf> {
+fn install_node() -> Result<PathBuf> {
     let (system, machine) = (std::env::consts::OS, std::env::consts::ARCH);
-    let known = NODE_PACKAGES.iter().find(|(os, arch, _)| *os == system && *arch == machine);
-    let Some((_, _, package)) = known else { bail!("there is no package of Node for {machine} on {system}") };
+    let supported = NODE_PACKAGES.iter().find(|(os, arch, _)| *os == system && *arch == machine);
+    let Some((_, _, package)) = supported else {
+        bail!("there is no package of Node for {machine} on {system}")
+    };
     let folder = target().join("tools/node");
     let directory = folder.join("node_modules").join(package).join("bin");
     if is_new_enough(&directory) {

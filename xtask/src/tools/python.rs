@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// The Python interpreter of the environment `target/tools/<name>`. Installs `requirement` unless the program
 /// `check` succeeds.
-pub(super) fn python(name: &str, requirement: &str, check: &str) -> Result<PathBuf> {
+pub(super) fn python_environment(name: &str, requirement: &str, check: &str) -> Result<PathBuf> {
     let folder = target().join("tools").join(name);
     let python = folder.join("bin/python");
     let works =

@@ -1,21 +1,21 @@
 //! Benchmarks of `ctx run` in front of MCP servers: the cost of a script, the overhead of an upstream call over a
 //! direct one, startup time, the size of tool lists in tokens, and the quality of function search.
 
-mod golden;
-mod pipe;
-mod surface;
+mod function_search;
+mod stdio_client;
+mod tool_list;
 
 use super::{median, percentile};
 use anyhow::{Context, Result, ensure};
 use ctx_testkit::official_server;
-pub(super) use pipe::Pipe;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use xtask::{Connection, Server, release_binary, root, with_test_env};
+pub(super) use stdio_client::StdioClient;
+use xtask::{HttpConnection, ServerProcess, release_binary, root, with_test_env};
 
-const WARMING: usize = 200;
+const WARM_UP_CALLS: usize = 200;
 /// Number of calls of each kind. Kinds alternate, so that other load on the machine affects all of them alike.
 const CALLS: usize = 2_000;
 
@@ -41,20 +41,20 @@ const ECHO: &str = "return sdk.everything.echo{ message = 'hello' }";
 /// Runs all benchmarks of the gateway.
 pub(super) fn measure() -> Result<()> {
     let binary = release_binary()?;
-    functions(&binary)?;
-    calls(&binary)?;
-    side_by_side(&binary)?;
-    starts(&binary)?;
-    surface::measure(&binary)?;
-    golden::measure()
+    measure_functions(&binary)?;
+    measure_calls(&binary)?;
+    measure_concurrent_clients(&binary)?;
+    measure_starts(&binary)?;
+    tool_list::measure(&binary)?;
+    function_search::measure()
 }
 
 /// Our program on stdin and stdout, in front of these upstreams.
-fn gateway(binary: &Path, upstreams: &[(String, String)]) -> Result<Pipe> {
-    Pipe::start(ours(binary, upstreams).current_dir(root()))
+fn gateway(binary: &Path, upstreams: &[(String, String)]) -> Result<StdioClient> {
+    StdioClient::start(ctx_command(binary, upstreams).current_dir(root()))
 }
 
-fn ours(binary: &Path, upstreams: &[(String, String)]) -> Command {
+fn ctx_command(binary: &Path, upstreams: &[(String, String)]) -> Command {
     let mut command = Command::new(binary);
     with_test_env(&mut command).arg("run");
     for (name, line) in upstreams {
@@ -63,12 +63,12 @@ fn ours(binary: &Path, upstreams: &[(String, String)]) -> Command {
     command
 }
 
-fn everything() -> Vec<(String, String)> {
+fn everything_server() -> Vec<(String, String)> {
     let program = official_server("server-everything");
     vec![("everything".to_owned(), format!("node '{}' stdio", program.display()))]
 }
 
-fn stubs(sizes: &[usize]) -> Vec<(String, String)> {
+fn stub_servers(sizes: &[usize]) -> Vec<(String, String)> {
     let stub: PathBuf = root().join("crates/ctx-bench/src/gateway/stub.mjs");
     let line = |(number, size): (usize, &usize)| {
         (format!("stub{number}"), format!("node '{}' {size}", stub.display()))
@@ -81,15 +81,15 @@ fn script(script: &str) -> Value {
 }
 
 /// Latency of `execute` with a trivial script, with few functions and with many.
-fn functions(binary: &Path) -> Result<()> {
+fn measure_functions(binary: &Path) -> Result<()> {
     let mut gateways = Vec::new();
     for sizes in [FEW, MANY] {
-        let mut gateway = gateway(binary, &stubs(sizes))?;
+        let mut gateway = gateway(binary, &stub_servers(sizes))?;
         // A call waits until its server has connected, so after these calls all servers are ready.
         for (number, size) in sizes.iter().enumerate() {
             gateway.call("execute", &script(&format!("return sdk.stub{number}.f{}{{}}", size - 1)))?;
         }
-        for _ in 0..WARMING {
+        for _ in 0..WARM_UP_CALLS {
             gateway.call("execute", &script(EMPTY))?;
         }
         gateways.push((sizes.iter().sum::<usize>(), gateway, Vec::new()));
@@ -101,36 +101,40 @@ fn functions(binary: &Path) -> Result<()> {
     }
     println!("\n| `execute` of `return 1` on pipes | p50 ms | p95 ms |\n|---|---|---|");
     for (functions, _, mut times) in gateways {
-        let (middle, late) = (median(times.clone()), percentile(&mut times, 0.95));
-        println!("| {functions} functions | {middle:.3} | {late:.3} |");
+        let (p50, p95) = (median(times.clone()), percentile(&mut times, 0.95));
+        println!("| {functions} functions | {p50:.3} | {p95:.3} |");
     }
     Ok(())
 }
 
 /// Latency of a call of an official server from a script, compared with the same call made directly.
-fn calls(binary: &Path) -> Result<()> {
+fn measure_calls(binary: &Path) -> Result<()> {
     let mut direct =
-        Pipe::start(Command::new("node").arg(official_server("server-everything")).arg("stdio"))?;
-    let mut gateway = gateway(binary, &everything())?;
+        StdioClient::start(Command::new("node").arg(official_server("server-everything")).arg("stdio"))?;
+    let mut gateway = gateway(binary, &everything_server())?;
     let hello = json!({ "message": "hello" });
-    for _ in 0..WARMING {
+    for _ in 0..WARM_UP_CALLS {
         direct.call("echo", &hello)?;
         gateway.call("execute", &script(ECHO))?;
         gateway.call("execute", &script(EMPTY))?;
     }
-    let (mut alone, mut calling, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut direct_times, mut script_times, mut empty_times) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..CALLS {
-        alone.push(direct.time("echo", &hello)?);
-        calling.push(gateway.time("execute", &script(ECHO))?);
-        empty.push(gateway.time("execute", &script(EMPTY))?);
+        direct_times.push(direct.time("echo", &hello)?);
+        script_times.push(gateway.time("execute", &script(ECHO))?);
+        empty_times.push(gateway.time("execute", &script(EMPTY))?);
     }
     println!("\n| one call of `echo` | p50 ms | p95 ms |\n|---|---|---|");
-    let rows = [("directly", &alone), ("from a script", &calling), ("a script without it", &empty)];
-    for (what, times) in rows {
-        println!("| {what} | {:.3} | {:.3} |", median(times.clone()), percentile(&mut times.clone(), 0.95));
+    let rows = [
+        ("directly", &direct_times),
+        ("from a script", &script_times),
+        ("a script without it", &empty_times),
+    ];
+    for (label, times) in rows {
+        println!("| {label} | {:.3} | {:.3} |", median(times.clone()), percentile(&mut times.clone(), 0.95));
     }
-    let more = median(calling) - median(empty) - median(alone);
-    println!("\nFrom a script it takes {more:.3} ms more than directly, less the script itself.");
+    let overhead = median(script_times) - median(empty_times) - median(direct_times);
+    println!("\nFrom a script it takes {overhead:.3} ms more than directly, less the script itself.");
 
     let slow = format!(
         "sdk.everything.trigger_long_running_operation{{ duration = {}, steps = 1 }}",
@@ -164,29 +168,29 @@ fn calls(binary: &Path) -> Result<()> {
 }
 
 /// Latency of short calls to a server that is busy with long calls of two other clients.
-fn side_by_side(binary: &Path) -> Result<()> {
-    let mut command = ours(binary, &everything());
+fn measure_concurrent_clients(binary: &Path) -> Result<()> {
+    let mut command = ctx_command(binary, &everything_server());
     command.arg("--http=127.0.0.1:0").current_dir(root());
-    let mut server = Server::spawn(&mut command, drop)?;
+    let mut server = ServerProcess::spawn(&mut command, drop)?;
     let call = |text: &str| -> Result<f64> {
-        let mut connection = Connection::open(&server.address)?;
+        let mut connection = HttpConnection::open(&server.address)?;
         let started = Instant::now();
         let (status, body) = connection.post("/tools/execute", &script(text).to_string())?;
         ensure!(status == 200, "execute: {status} {body}");
         Ok(started.elapsed().as_secs_f64() * 1e3)
     };
-    let idle = median((0..WARMING).map(|_| call(ECHO)).collect::<Result<Vec<_>>>()?);
+    let idle = median((0..WARM_UP_CALLS).map(|_| call(ECHO)).collect::<Result<Vec<_>>>()?);
     let long = format!(
         "return sdk.everything.trigger_long_running_operation{{ duration = {}, steps = 1 }}",
         LONG.as_secs()
     );
     let started = Instant::now();
-    let mut meanwhile = Vec::new();
+    let mut concurrent = Vec::new();
     let both = std::thread::scope(|scope| -> Result<f64> {
         let two = [scope.spawn(|| call(&long)), scope.spawn(|| call(&long))];
         std::thread::sleep(LONG / 10);
         while started.elapsed() < LONG * 9 / 10 {
-            meanwhile.push(call(ECHO)?);
+            concurrent.push(call(ECHO)?);
         }
         two.into_iter().try_for_each(|one| one.join().ok().context("a client failed")?.map(drop))?;
         Ok(started.elapsed().as_secs_f64())
@@ -195,13 +199,13 @@ fn side_by_side(binary: &Path) -> Result<()> {
         "\n| two calls of {} s from two clients | a fast one meanwhile, p50 ms | slowest | otherwise |\n|---|---|---|---|",
         LONG.as_secs()
     );
-    let slowest = percentile(&mut meanwhile, 1.0);
-    println!("| {both:.2} s | {:.2} | {slowest:.2} | {idle:.2} |", median(meanwhile));
+    let slowest = percentile(&mut concurrent, 1.0);
+    println!("| {both:.2} s | {:.2} | {slowest:.2} | {idle:.2} |", median(concurrent));
     server.stop()
 }
 
 /// Time to the first response while all upstreams hang.
-fn starts(binary: &Path) -> Result<()> {
+fn measure_starts(binary: &Path) -> Result<()> {
     let hanging: Vec<_> = (0..HANGING).map(|n| (format!("hanging{n}"), "sleep 600".to_owned())).collect();
     let mut times = Vec::new();
     for _ in 0..STARTS {

@@ -1,8 +1,8 @@
 //! Checks for each operation of a description that it can be called, and that the request conforms to the document.
 
-use super::corpora::{Corpus, Form, Spec, told};
-use super::demands::{Raw, RawOperation};
-use super::sample::{Extent, sample};
+use super::conformance::{RawDocument, RawOperation};
+use super::corpora::{Corpus, CorpusSpec, SpecForm, display_path};
+use super::sample::{PropertySelection, sample};
 use ctx_core::{ArgumentSchema, Identifier, ToolName, ToolSpec};
 use ctx_openapi::{Survey, SurveyedOperation};
 use ctx_types::{Function, Type};
@@ -15,13 +15,13 @@ pub(super) const URL: &str = "https://api.example/specs/openapi.json";
 /// Maximum length of a function's name.
 const NAME_MAX: usize = 64;
 /// Up to this number of operations, all operations of a description are checked.
-const WHOLE_MAX: usize = 1_500;
+const CHECK_ALL_MAX: usize = 1_500;
 /// Of more operations about this number, evenly spread: in the largest descriptions, a check takes a tenth of a second.
-const SPREAD: usize = 500;
+const SPREAD_COUNT: usize = 500;
 
 /// Counts of descriptions and operations, and the reasons for failed checks.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct Coverage {
     pub(super) specs: usize,
     pub(super) loaded: usize,
     pub(super) operations: usize,
@@ -34,7 +34,7 @@ pub(super) struct Tally {
     pub(super) reasons: BTreeMap<String, (usize, String)>,
 }
 
-impl Tally {
+impl Coverage {
     pub(super) fn add(&mut self, other: &Self) {
         self.specs += other.specs;
         self.loaded += other.loaded;
@@ -47,28 +47,28 @@ impl Tally {
         }
     }
 
-    fn blame(&mut self, reason: &str, count: usize, example: impl FnOnce() -> String) {
+    fn record_failure(&mut self, reason: &str, count: usize, example: impl FnOnce() -> String) {
         self.reasons.entry(without_names(reason)).or_insert_with(|| (0, example())).0 += count;
     }
 }
 
 /// Checks all descriptions in parallel, the largest first.
-pub(super) fn all(corpora: &[Corpus]) -> Vec<Tally> {
-    let mut jobs: Vec<(usize, &Spec)> = corpora
+pub(super) fn check_all(corpora: &[Corpus]) -> Vec<Coverage> {
+    let mut jobs: Vec<(usize, &CorpusSpec)> = corpora
         .iter()
         .enumerate()
-        .flat_map(|(place, corpus)| corpus.specs.iter().map(move |spec| (place, spec)))
+        .flat_map(|(index, corpus)| corpus.specs.iter().map(move |spec| (index, spec)))
         .collect();
-    let bytes = |spec: &Spec| std::fs::metadata(&spec.file).map_or(0, |about| about.len());
+    let bytes = |spec: &CorpusSpec| std::fs::metadata(&spec.file).map_or(0, |about| about.len());
     jobs.sort_by_key(|(_, spec)| std::cmp::Reverse(bytes(spec)));
-    let tallies = Mutex::new(corpora.iter().map(|_| Tally::default()).collect::<Vec<_>>());
+    let coverages = Mutex::new(corpora.iter().map(|_| Coverage::default()).collect::<Vec<_>>());
     let next = AtomicUsize::new(0);
     let work = || {
-        while let Some((place, spec)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let tally = one(spec);
-            let mut tallies = tallies.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some(sum) = tallies.get_mut(*place) {
-                sum.add(&tally);
+        while let Some((index, spec)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let coverage = check_spec(spec);
+            let mut coverages = coverages.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Some(sum) = coverages.get_mut(*index) {
+                sum.add(&coverage);
             }
         }
     };
@@ -78,80 +78,95 @@ pub(super) fn all(corpora: &[Corpus]) -> Vec<Tally> {
             scope.spawn(work);
         }
     });
-    tallies.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    coverages.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn one(spec: &Spec) -> Tally {
-    let mut tally = Tally { specs: 1, ..Tally::default() };
-    let file = || told(&spec.file);
+fn check_spec(spec: &CorpusSpec) -> Coverage {
+    let mut coverage = Coverage { specs: 1, ..Coverage::default() };
+    let file = || display_path(&spec.file);
     let text = match spec.text() {
         Ok(text) => text,
         Err(error) => {
-            tally.blame("the bench itself cannot read it", 1, || format!("{}: {error}", file()));
-            return tally;
+            coverage.record_failure("the bench itself cannot read it", 1, || format!("{}: {error}", file()));
+            return coverage;
         }
     };
-    let raw = Raw::new(&text.raw);
-    let wanted = raw.operations();
-    tally.operations = wanted.len();
+    let raw = RawDocument::new(&text.value);
+    let declared_operations = raw.operations();
+    coverage.operations = declared_operations.len();
     let survey = match Survey::of(&text.text, URL) {
         Ok(survey) => survey,
         Err(error) => {
-            tally.checked = wanted.len();
-            tally.blame("cannot be read", wanted.len().max(1), || format!("{}: {error}", file()));
-            return tally;
+            coverage.checked = declared_operations.len();
+            coverage.record_failure("cannot be read", declared_operations.len().max(1), || {
+                format!("{}: {error}", file())
+            });
+            return coverage;
         }
     };
-    tally.loaded = 1;
-    if matches!(spec.form, Form::Yaml | Form::Json) {
+    coverage.loaded = 1;
+    if matches!(spec.form, SpecForm::Yaml | SpecForm::Json) {
         let published = spec.published().text().ok().and_then(|text| Survey::of(&text.text, URL).ok());
         if published.as_ref() != Some(&survey) {
-            tally.blame("is read in another way than as it is published", 1, file);
+            coverage.record_failure("is read in another way than as it is published", 1, file);
         }
     }
     let skipped: BTreeMap<&str, &str> = survey.skipped().collect();
     let mut read = survey.operations();
     let mut names = HashSet::new();
-    let step = if wanted.len() <= WHOLE_MAX { 1 } else { wanted.len().div_ceil(SPREAD) };
-    for (place, wanted) in wanted.iter().enumerate() {
-        let example = || format!("{} {} {}", file(), wanted.method, wanted.path);
-        let what = format!("{} {}", wanted.method, wanted.path);
-        let shown =
-            |(told, _): &(&&str, &&str)| *told == &what || *told == &wanted.path || is_cut(told, &what);
+    let step = if declared_operations.len() <= CHECK_ALL_MAX {
+        1
+    } else {
+        declared_operations.len().div_ceil(SPREAD_COUNT)
+    };
+    for (index, declared) in declared_operations.iter().enumerate() {
+        let example = || format!("{} {} {}", file(), declared.method, declared.path);
+        let full_name = format!("{} {}", declared.method, declared.path);
+        let shown = |(name, _): &(&&str, &&str)| {
+            *name == &full_name || *name == &declared.path || is_truncated(name, &full_name)
+        };
         if let Some((_, why)) = skipped.iter().find(shown) {
-            tally.checked += 1;
-            tally.blame(&format!("skipped: {why}"), 1, example);
+            coverage.checked += 1;
+            coverage.record_failure(&format!("skipped: {why}"), 1, example);
             continue;
         }
         let Some(operation) = read.next() else {
-            tally.checked += 1;
-            tally.blame("lost", 1, example);
+            coverage.checked += 1;
+            coverage.record_failure("lost", 1, example);
             continue;
         };
         let is_new = names.insert(operation.name());
-        if place % step != 0 && is_new {
+        if index % step != 0 && is_new {
             continue;
         }
-        tally.checked += 1;
-        let fault = if is_new { fault(&raw, wanted, operation) } else { Err("its name is taken".to_owned()) };
+        coverage.checked += 1;
+        let fault = if is_new {
+            check_operation(&raw, declared, operation)
+        } else {
+            Err("its name is taken".to_owned())
+        };
         match fault {
             Ok(is_typed) => {
-                tally.callable += 1;
-                tally.typed += usize::from(is_typed);
+                coverage.callable += 1;
+                coverage.typed += usize::from(is_typed);
             }
-            Err(why) => tally.blame(&why, 1, || format!("{}: {why}", example())),
+            Err(why) => coverage.record_failure(&why, 1, || format!("{}: {why}", example())),
         }
     }
-    tally
+    coverage
 }
 
-/// Whether `told` is a truncated form of `what`.
-fn is_cut(told: &str, what: &str) -> bool {
-    told.strip_suffix('…').is_some_and(|beginning| what.starts_with(beginning))
+/// Whether `shown` is a truncated form of `full_name`.
+fn is_truncated(shown: &str, full_name: &str) -> bool {
+    shown.strip_suffix('…').is_some_and(|beginning| full_name.starts_with(beginning))
 }
 
 /// Checks an operation and returns whether its result has a type; the error is the reason why it cannot be called.
-fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: SurveyedOperation<'_>) -> Result<bool, String> {
+fn check_operation(
+    raw: &RawDocument<'_>,
+    declared: &RawOperation<'_>,
+    operation: SurveyedOperation<'_>,
+) -> Result<bool, String> {
     let name: Identifier = operation.name().parse().map_err(|_| "its name is no identifier".to_owned())?;
     if name.as_str().len() > NAME_MAX {
         return Err("its name is too long".to_owned());
@@ -159,13 +174,14 @@ fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: SurveyedOperation<
     let input_schema = operation.input_schema();
     let arguments = ArgumentSchema::compile(input_schema.clone())
         .map_err(|error| format!("the schema of its arguments is refused: {error}"))?;
-    for extent in [Extent::Required, Extent::Full] {
-        let given =
-            sample(&input_schema, extent).ok_or_else(|| format!("{extent:?}: no arguments were found"))?;
-        let prepared = arguments.prepare(given).map_err(|error| format!("{extent:?}: {error}"))?;
-        let sent = operation.request(&prepared).map_err(|error| format!("{extent:?}: {error}"))?;
-        if let Some(breach) = raw.breach(wanted, &sent) {
-            return Err(format!("{extent:?}: {breach}"));
+    for selection in [PropertySelection::Required, PropertySelection::Full] {
+        let sample_arguments = sample(&input_schema, selection)
+            .ok_or_else(|| format!("{selection:?}: no arguments were found"))?;
+        let prepared =
+            arguments.prepare(sample_arguments).map_err(|error| format!("{selection:?}: {error}"))?;
+        let request = operation.request(&prepared).map_err(|error| format!("{selection:?}: {error}"))?;
+        if let Some(violation) = raw.violation(declared, &request) {
+            return Err(format!("{selection:?}: {violation}"));
         }
     }
     let output_schema = operation.output_schema();
@@ -183,7 +199,7 @@ fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: SurveyedOperation<
     {
         return Err("a type of it fits nothing".to_owned());
     }
-    if is_any && raw.is_answer_described(wanted) {
+    if is_any && raw.has_described_response(declared) {
         return Err("what it answers is described, and its type is `any`".to_owned());
     }
     Ok(!is_any)
@@ -191,7 +207,7 @@ fn fault(raw: &Raw<'_>, wanted: &RawOperation<'_>, operation: SurveyedOperation<
 
 /// A reason without names and values, to count equal reasons together.
 fn without_names(reason: &str) -> String {
-    let outside = reason.split('`').enumerate().map(|(place, part)| if place % 2 == 0 { part } else { "…" });
+    let outside = reason.split('`').enumerate().map(|(index, part)| if index % 2 == 0 { part } else { "…" });
     let text: String = outside.collect::<Vec<_>>().join("`");
     let words = text
         .split_whitespace()

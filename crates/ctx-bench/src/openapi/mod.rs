@@ -1,17 +1,17 @@
 //! Coverage of real OpenAPI descriptions: the share of operations that can be called, and the cost of reading them.
 
 mod check;
+mod conformance;
 mod corpora;
 mod cost;
-mod demands;
-mod downward;
+mod overhead;
 mod sample;
-mod served;
+mod swagger2;
 
-pub(crate) use cost::{ONE, one};
+pub(crate) use cost::{LOAD_ONE, load_one};
 
 use anyhow::Result;
-use check::Tally;
+use check::Coverage;
 use std::time::Instant;
 
 /// Maximum number of reasons printed.
@@ -20,20 +20,20 @@ const REASONS_MAX: usize = 40;
 /// Counts the operations that can be called, then measures costs.
 pub(super) fn measure() -> Result<()> {
     let started = Instant::now();
-    let corpora = corpora::all()?;
-    let tallies = check::all(&corpora);
+    let corpora = corpora::all_corpora()?;
+    let coverages = check::check_all(&corpora);
     println!("| descriptions | | load | | operations | checked | can be called | | typed answers |");
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut reasons: Vec<(usize, &str, &str, &str)> = Vec::new();
-    let mut sum = Tally::default();
-    for (corpus, tally) in corpora.iter().zip(&tallies) {
-        print_row(corpus.name, tally);
-        sum.add(tally);
-        let own = tally.reasons.iter();
+    let mut total = Coverage::default();
+    for (corpus, coverage) in corpora.iter().zip(&coverages) {
+        print_row(corpus.name, coverage);
+        total.add(coverage);
+        let own = coverage.reasons.iter();
         reasons
             .extend(own.map(|(why, (count, example))| (*count, corpus.name, why.as_str(), example.as_str())));
     }
-    print_row("all together", &sum);
+    print_row("all together", &total);
     println!("\nWhy not:\n");
     reasons.sort_by(|one, other| other.cmp(one));
     for (count, corpus, why, example) in reasons.iter().take(REASONS_MAX) {
@@ -44,11 +44,11 @@ pub(super) fn measure() -> Result<()> {
     }
     println!("\nAll of that took {:.0} s.", started.elapsed().as_secs_f64());
     cost::measure()?;
-    served::measure()
+    overhead::measure()
 }
 
-fn print_row(name: &str, tally: &Tally) {
-    let Tally { specs, loaded, operations, checked, callable, typed, .. } = tally;
+fn print_row(name: &str, coverage: &Coverage) {
+    let Coverage { specs, loaded, operations, checked, callable, typed, .. } = coverage;
     println!(
         "| {name} | {specs} | {loaded} | {} | {operations} | {checked} | {callable} | {} | {} |",
         share(*loaded, *specs),
@@ -57,6 +57,6 @@ fn print_row(name: &str, tally: &Tally) {
     );
 }
 
-fn share(part: usize, whole: usize) -> String {
-    format!("{:.2} %", 100.0 * part as f64 / whole.max(1) as f64)
+fn share(part: usize, total: usize) -> String {
+    format!("{:.2} %", 100.0 * part as f64 / total.max(1) as f64)
 }

@@ -14,7 +14,7 @@ const REPEATS: [u32; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
 
 /// Which properties of a sample are present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum PropertySelection {
     /// Required properties only.
     Required,
     /// All declared properties, down to [`FULL_DEPTH`].
@@ -22,14 +22,14 @@ pub(super) enum Extent {
 }
 
 /// A value that is probably valid for a schema; `None` if none was found.
-pub(super) fn sample(schema: &Value, extent: Extent) -> Option<Value> {
-    let mut sampler = Sampler { root: schema, extent, steps_left: STEPS_MAX };
+pub(super) fn sample(schema: &Value, selection: PropertySelection) -> Option<Value> {
+    let mut sampler = Sampler { root: schema, selection, steps_left: STEPS_MAX };
     sampler.value(schema, 0)
 }
 
 struct Sampler<'a> {
     root: &'a Value,
-    extent: Extent,
+    selection: PropertySelection,
     steps_left: usize,
 }
 
@@ -40,14 +40,14 @@ impl Sampler<'_> {
             return None;
         }
         let fields = match schema {
-            Value::Object(_) => self.merged(schema, depth)?,
+            Value::Object(_) => self.merge(schema, depth)?,
             Value::Bool(false) => return None,
             _ => return Some(json!("x")),
         };
-        for word in ["anyOf", "oneOf"] {
-            let Some(Value::Array(alternatives)) = fields.get(word) else { continue };
+        for keyword in ["anyOf", "oneOf"] {
+            let Some(Value::Array(alternatives)) = fields.get(keyword) else { continue };
             let mut rest = fields.clone();
-            rest.shift_remove(word);
+            rest.shift_remove(keyword);
             return alternatives.iter().find_map(|one| {
                 let both = if rest.is_empty() { one.clone() } else { json!({"allOf": [rest, one]}) };
                 self.value(&both, depth + 1)
@@ -60,13 +60,13 @@ impl Sampler<'_> {
             return Some(constant.clone());
         }
         if let Some(Value::Array(constants)) = fields.get("enum") {
-            let fits = |constant: &&Value| fields.get("type").is_none_or(|kind| is_of(constant, kind));
+            let fits = |constant: &&Value| fields.get("type").is_none_or(|kind| has_type(constant, kind));
             let fitting = || constants.iter().filter(fits);
-            let told =
+            let chosen =
                 fitting().find(|one| !one.is_null() && **one != json!("")).or_else(|| fitting().next());
-            return told.cloned();
+            return chosen.cloned();
         }
-        match kind(&fields) {
+        match schema_type(&fields) {
             "object" => self.object(&fields, depth),
             "array" => self.array(&fields, depth),
             "string" => text(&fields).map(Value::String),
@@ -96,10 +96,10 @@ impl Sampler<'_> {
         }
         let least = fields.get("minProperties").and_then(Value::as_u64).unwrap_or(0) as usize;
         for (name, schema) in properties {
-            let is_wanted = self.extent == Extent::Full && depth < FULL_DEPTH
+            let is_included = self.selection == PropertySelection::Full && depth < FULL_DEPTH
                 || object.len() < least
                 || (depth == 1 && object.is_empty());
-            if is_wanted && !object.contains_key(name) {
+            if is_included && !object.contains_key(name) {
                 // An optional property without a valid value is left out.
                 let steps_left = self.steps_left;
                 if let Some(value) = self.value(schema, depth + 1) {
@@ -120,15 +120,15 @@ impl Sampler<'_> {
     }
 
     fn array(&mut self, fields: &Map<String, Value>, depth: usize) -> Option<Value> {
-        let bound = |word: &str| fields.get(word).and_then(Value::as_u64).map(|bound| bound as usize);
+        let bound = |keyword: &str| fields.get(keyword).and_then(Value::as_u64).map(|bound| bound as usize);
         let least = bound("minItems").unwrap_or(0);
         let fixed = fields.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let most = bound("maxItems").unwrap_or(usize::MAX);
         let count = least.max(fixed.len()).max(usize::from(depth < FULL_DEPTH)).min(most);
         let anything = Value::Bool(true);
         let mut items = Vec::new();
-        for place in 0..count {
-            let schema = fixed.get(place).or_else(|| fields.get("items")).unwrap_or(&anything);
+        for index in 0..count {
+            let schema = fixed.get(index).or_else(|| fields.get("items")).unwrap_or(&anything);
             match self.value(schema, depth + 1) {
                 Some(item) => items.push(item),
                 None if items.len() >= least => break,
@@ -136,27 +136,27 @@ impl Sampler<'_> {
             }
         }
         if fields.get("uniqueItems") == Some(&Value::Bool(true)) {
-            self.tell_apart(&mut items, fields.get("items"));
+            self.make_distinct(&mut items, fields.get("items"));
         }
         Some(Value::Array(items))
     }
 
     /// Makes items distinct, as far as that is simple.
-    fn tell_apart(&self, items: &mut [Value], schema: Option<&Value>) {
-        let resolved = schema.and_then(|schema| self.referred(schema));
+    fn make_distinct(&self, items: &mut [Value], schema: Option<&Value>) {
+        let resolved = schema.and_then(|schema| self.resolve(schema));
         let constants = resolved.and_then(|schema| schema.get("enum")).and_then(Value::as_array);
-        for (place, item) in items.iter_mut().enumerate().skip(1) {
-            if let Some(constant) = constants.and_then(|constants| constants.get(place)) {
+        for (index, item) in items.iter_mut().enumerate().skip(1) {
+            if let Some(constant) = constants.and_then(|constants| constants.get(index)) {
                 *item = constant.clone();
             } else if let Value::String(text) = item {
-                text.push_str(&place.to_string());
+                text.push_str(&index.to_string());
             } else if let Some(number) = item.as_i64() {
-                *item = json!(number + place as i64);
+                *item = json!(number + index as i64);
             }
         }
     }
 
-    fn referred<'s>(&'s self, schema: &'s Value) -> Option<&'s Value> {
+    fn resolve<'s>(&'s self, schema: &'s Value) -> Option<&'s Value> {
         match schema.get("$ref").and_then(Value::as_str) {
             Some(reference) => self.root.pointer(reference.strip_prefix('#')?),
             None => Some(schema),
@@ -164,7 +164,7 @@ impl Sampler<'_> {
     }
 
     /// A schema merged with the target of its `$ref` and the parts of its `allOf`.
-    fn merged(&mut self, schema: &Value, depth: usize) -> Option<Map<String, Value>> {
+    fn merge(&mut self, schema: &Value, depth: usize) -> Option<Map<String, Value>> {
         self.steps_left = self.steps_left.checked_sub(1)?;
         if depth > DEPTH_MAX {
             return None;
@@ -172,32 +172,32 @@ impl Sampler<'_> {
         let Value::Object(fields) = schema else {
             return if *schema == Value::Bool(false) { None } else { Some(Map::new()) };
         };
-        let mut whole = fields.clone();
-        whole.shift_remove("$defs");
-        let reference = whole.shift_remove("$ref");
-        let parts = whole.shift_remove("allOf");
+        let mut combined = fields.clone();
+        combined.shift_remove("$defs");
+        let reference = combined.shift_remove("$ref");
+        let parts = combined.shift_remove("allOf");
         let target = match reference.as_ref().and_then(Value::as_str) {
             Some(reference) => Some(self.root.pointer(reference.strip_prefix('#')?)?.clone()),
             None => None,
         };
         let parts = parts.and_then(|parts| parts.as_array().cloned()).unwrap_or_default();
         for part in target.into_iter().chain(parts) {
-            let part = self.merged(&part, depth + 1)?;
-            for (word, value) in part {
-                add(&mut whole, word, value);
+            let part = self.merge(&part, depth + 1)?;
+            for (keyword, value) in part {
+                merge_keyword(&mut combined, keyword, value);
             }
         }
-        Some(whole)
+        Some(combined)
     }
 }
 
 /// Adds a keyword to a schema, so that both the old and the new constraint hold.
-fn add(whole: &mut Map<String, Value>, word: String, value: Value) {
-    let Some(before) = whole.shift_remove(&word) else {
-        whole.insert(word, value);
+fn merge_keyword(combined: &mut Map<String, Value>, keyword: String, value: Value) {
+    let Some(before) = combined.shift_remove(&keyword) else {
+        combined.insert(keyword, value);
         return;
     };
-    let both = match (word.as_str(), before, value) {
+    let both = match (keyword.as_str(), before, value) {
         ("properties", Value::Object(mut before), Value::Object(more)) => {
             for (name, schema) in more {
                 let both = match before.shift_remove(&name) {
@@ -244,10 +244,10 @@ fn add(whole: &mut Map<String, Value>, word: String, value: Value) {
         ("items", before, value) if before != value => json!({"allOf": [before, value]}),
         (_, _, value) => value,
     };
-    whole.insert(word, both);
+    combined.insert(keyword, both);
 }
 
-fn kind(fields: &Map<String, Value>) -> &str {
+fn schema_type(fields: &Map<String, Value>) -> &str {
     let named = match fields.get("type") {
         Some(Value::String(kind)) => Some(kind.as_str()),
         Some(Value::Array(kinds)) => {
@@ -256,7 +256,7 @@ fn kind(fields: &Map<String, Value>) -> &str {
         }
         _ => None,
     };
-    let has = |words: &[&str]| words.iter().any(|word| fields.contains_key(*word));
+    let has = |words: &[&str]| words.iter().any(|keyword| fields.contains_key(*keyword));
     named.unwrap_or_else(|| match () {
         () if has(&["properties", "required", "additionalProperties", "minProperties"]) => "object",
         () if has(&["items", "prefixItems", "minItems"]) => "array",
@@ -265,7 +265,7 @@ fn kind(fields: &Map<String, Value>) -> &str {
     })
 }
 
-fn is_of(value: &Value, kind: &Value) -> bool {
+fn has_type(value: &Value, kind: &Value) -> bool {
     let is = |kind: &str| match kind {
         "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
         "number" => value.is_number(),
@@ -283,23 +283,27 @@ fn is_of(value: &Value, kind: &Value) -> bool {
 }
 
 fn text(fields: &Map<String, Value>) -> Option<String> {
-    let bound = |word: &str| fields.get(word).and_then(Value::as_u64).map(|bound| bound as usize);
+    let bound = |keyword: &str| fields.get(keyword).and_then(Value::as_u64).map(|bound| bound as usize);
     let (least, most) = (bound("minLength").unwrap_or(0), bound("maxLength").unwrap_or(usize::MAX));
     let fits = |text: &String| (least..=most).contains(&text.chars().count());
     if let Some(pattern) = fields.get("pattern").and_then(Value::as_str) {
         let exact = [u32::try_from(least).unwrap_or(0), u32::try_from(most).unwrap_or(0)];
-        let made =
-            REPEATS.into_iter().skip(1).chain(exact).chain([0]).map(|repeats| matching(pattern, repeats));
-        let mut made: Vec<String> = made.flatten().collect();
+        let candidates = REPEATS
+            .into_iter()
+            .skip(1)
+            .chain(exact)
+            .chain([0])
+            .map(|repeats| text_matching(pattern, repeats));
+        let mut candidates: Vec<String> = candidates.flatten().collect();
         // A pattern that only excludes some texts matches common ones.
-        made.extend(
+        candidates.extend(
             ["x", "abc123", "aA1!aA1!aA1!", "1", "2020-01-01", "https://example.com"].map(str::to_owned),
         );
         let schema = ArgumentSchema::compile(json!({"properties": {"x": {"pattern": pattern}}})).ok()?;
-        made.retain(|text| fits(text) && schema.prepare(json!({"x": text})).is_ok());
-        return made.iter().find(|text| !text.is_empty()).or(made.first()).cloned();
+        candidates.retain(|text| fits(text) && schema.prepare(json!({"x": text})).is_ok());
+        return candidates.iter().find(|text| !text.is_empty()).or(candidates.first()).cloned();
     }
-    let usual = match fields.get("format").and_then(Value::as_str) {
+    let default = match fields.get("format").and_then(Value::as_str) {
         Some("date") => "2020-01-01",
         Some("date-time") => "2020-01-01T00:00:00Z",
         Some("uuid") => "123e4567-e89b-12d3-a456-426614174000",
@@ -307,23 +311,23 @@ fn text(fields: &Map<String, Value>) -> Option<String> {
         Some("uri" | "url") => "https://example.com/",
         _ => "x",
     };
-    let mut text: String = usual.chars().take(most).collect();
+    let mut text: String = default.chars().take(most).collect();
     let length = text.chars().count();
     text.extend(std::iter::repeat_n('x', least.saturating_sub(length)));
     Some(text)
 }
 
 /// A text that matches a pattern, with this number of repetitions for each quantifier.
-fn matching(pattern: &str, repeats: u32) -> Option<String> {
+fn text_matching(pattern: &str, repeats: u32) -> Option<String> {
     // Patterns have the syntax of JavaScript, which escapes `/`.
     let pattern = pattern.replace("\\/", "/");
     let parsed = regex_syntax::ParserBuilder::new().unicode(true).utf8(false).build().parse(&pattern).ok()?;
     let mut text = String::new();
-    write(&parsed, repeats, &mut text)?;
+    write_match(&parsed, repeats, &mut text)?;
     Some(text)
 }
 
-fn write(part: &regex_syntax::hir::Hir, repeats: u32, text: &mut String) -> Option<()> {
+fn write_match(part: &regex_syntax::hir::Hir, repeats: u32, text: &mut String) -> Option<()> {
     use regex_syntax::hir::{Class, HirKind};
     match part.kind() {
         HirKind::Empty | HirKind::Look(_) => {}
@@ -339,18 +343,18 @@ fn write(part: &regex_syntax::hir::Hir, repeats: u32, text: &mut String) -> Opti
         HirKind::Repetition(repetition) => {
             let most = repetition.max.unwrap_or(u32::MAX);
             for _ in 0..repeats.clamp(repetition.min, most) {
-                write(&repetition.sub, repeats, text)?;
+                write_match(&repetition.sub, repeats, text)?;
             }
         }
-        HirKind::Capture(capture) => write(&capture.sub, repeats, text)?,
-        HirKind::Concat(parts) => parts.iter().try_for_each(|part| write(part, repeats, text))?,
-        HirKind::Alternation(parts) => write(parts.first()?, repeats, text)?,
+        HirKind::Capture(capture) => write_match(&capture.sub, repeats, text)?,
+        HirKind::Concat(parts) => parts.iter().try_for_each(|part| write_match(part, repeats, text))?,
+        HirKind::Alternation(parts) => write_match(parts.first()?, repeats, text)?,
     }
     Some(())
 }
 
 fn number(fields: &Map<String, Value>, is_whole: bool) -> Option<Value> {
-    let bound = |word: &str| fields.get(word).and_then(Value::as_f64);
+    let bound = |keyword: &str| fields.get(keyword).and_then(Value::as_f64);
     let step = bound("multipleOf").unwrap_or(1.0);
     let least =
         bound("minimum").into_iter().chain(bound("exclusiveMinimum").map(|least| least + step.min(1e-3)));
@@ -371,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_for_a_schema_fits_it() {
+    fn a_sample_is_valid_for_its_schema() {
         let tree = json!({"type": "object", "required": ["name"], "properties": {
             "name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}});
         for schema in [
@@ -388,13 +392,16 @@ mod tests {
             json!({"type": "object", "minProperties": 2, "additionalProperties": {"type": "boolean"}}),
             json!({"properties": {"b": {"type": "string"}}, "oneOf": [{"required": ["b"]}, {"required": ["c"]}]}),
         ] {
-            let whole = json!({"properties": {"x": schema}, "required": ["x"], "$defs": {"Tree": tree}});
-            let arguments = ArgumentSchema::compile(whole.clone()).unwrap();
-            for extent in [Extent::Required, Extent::Full] {
-                let made = sample(&whole, extent).unwrap();
-                assert!(arguments.prepare(made.clone()).is_ok(), "{whole} {made}");
+            let combined = json!({"properties": {"x": schema}, "required": ["x"], "$defs": {"Tree": tree}});
+            let arguments = ArgumentSchema::compile(combined.clone()).unwrap();
+            for selection in [PropertySelection::Required, PropertySelection::Full] {
+                let value = sample(&combined, selection).unwrap();
+                assert!(arguments.prepare(value.clone()).is_ok(), "{combined} {value}");
             }
         }
-        assert_eq!(sample(&json!({"required": ["x"], "properties": {"x": false}}), Extent::Required), None);
+        assert_eq!(
+            sample(&json!({"required": ["x"], "properties": {"x": false}}), PropertySelection::Required),
+            None
+        );
     }
 }

@@ -9,31 +9,32 @@ use std::time::Instant;
 const REVISION: &str = "2025-06-18";
 
 /// A running server on stdin and stdout, and its response to `initialize`.
-pub(crate) struct Pipe {
+pub(crate) struct StdioClient {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     next: u64,
-    pub(crate) hello: Value,
+    pub(crate) initialize_result: Value,
     /// Time from the start of the process to its first response.
     pub(crate) ready_ms: f64,
 }
 
-impl Pipe {
+impl StdioClient {
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let started = Instant::now();
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = pipes.spawn()?;
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().context("no stdout")?);
-        let mut pipe = Self { child, stdin, stdout, next: 0, hello: Value::Null, ready_ms: 0.0 };
+        let mut stdio_client =
+            Self { child, stdin, stdout, next: 0, initialize_result: Value::Null, ready_ms: 0.0 };
         let client = json!({
             "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "bench", "version": "0" },
         });
-        pipe.hello = pipe.request("initialize", client)?;
-        pipe.ready_ms = started.elapsed().as_secs_f64() * 1e3;
-        pipe.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
-        Ok(pipe)
+        stdio_client.initialize_result = stdio_client.request("initialize", client)?;
+        stdio_client.ready_ms = started.elapsed().as_secs_f64() * 1e3;
+        stdio_client.write_message(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+        Ok(stdio_client)
     }
 
     /// Sends a request and returns its result.
@@ -56,22 +57,22 @@ impl Pipe {
         Ok(started.elapsed().as_secs_f64() * 1e3)
     }
 
-    /// Calls per second, with `at_once` calls in flight at any time.
+    /// Calls per second, with `concurrency` calls in flight at any time.
     pub(crate) fn rate(
         &mut self,
         tool: &str,
         arguments: &Value,
-        at_once: usize,
+        concurrency: usize,
         calls: usize,
     ) -> Result<f64> {
         let params = json!({ "name": tool, "arguments": arguments });
         let started = Instant::now();
-        for _ in 0..at_once {
+        for _ in 0..concurrency {
             self.send("tools/call", params.clone())?;
         }
         for done in 1..=calls {
             self.receive()?;
-            if done + at_once <= calls {
+            if done + concurrency <= calls {
                 self.send("tools/call", params.clone())?;
             }
         }
@@ -81,11 +82,11 @@ impl Pipe {
     fn send(&mut self, method: &str, params: Value) -> Result<u64> {
         self.next += 1;
         let id = self.next;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
+        self.write_message(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
         Ok(id)
     }
 
-    fn say(&mut self, message: &Value) -> Result<()> {
+    fn write_message(&mut self, message: &Value) -> Result<()> {
         let line = format!("{message}\n");
         Ok(self.stdin.as_mut().context("closed")?.write_all(line.as_bytes())?)
     }
@@ -108,7 +109,7 @@ impl Pipe {
     }
 }
 
-impl Drop for Pipe {
+impl Drop for StdioClient {
     fn drop(&mut self) {
         drop(self.stdin.take());
         // Some servers do not exit at the end of their stdin, so they are killed after two seconds.

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 /// Maximum length of a chain of references.
 const STEPS_MAX: usize = 32;
 /// Keywords of an operation that both versions have in common.
-const SAME: [&str; 7] =
+const COMMON_KEYWORDS: [&str; 7] =
     ["operationId", "summary", "description", "tags", "deprecated", "security", "externalDocs"];
 /// Keywords of a schema that version 2.0 has directly in a parameter.
-const PLAIN: [&str; 15] = [
+const PARAMETER_KEYWORDS: [&str; 15] = [
     "type",
     "format",
     "items",
@@ -26,42 +26,44 @@ const PLAIN: [&str; 15] = [
     "uniqueItems",
 ];
 /// Keywords of schemas that version 2.0 lacks.
-const UNKNOWN: [&str; 5] = ["oneOf", "anyOf", "not", "writeOnly", "deprecated"];
+const UNSUPPORTED_KEYWORDS: [&str; 5] = ["oneOf", "anyOf", "not", "writeOnly", "deprecated"];
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
 /// The description in version 2.0.
-pub(super) fn converted(root: &Value) -> Value {
-    let third = Third { root };
-    let mut second = Map::from_iter([
+pub(super) fn to_swagger2(root: &Value) -> Value {
+    let converter = Swagger2Converter { root };
+    let mut swagger2 = Map::from_iter([
         ("swagger".to_owned(), json!("2.0")),
         ("info".to_owned(), root.get("info").cloned().unwrap_or_default()),
     ]);
-    third.add_server(&mut second);
+    converter.add_server(&mut swagger2);
     let paths = root.get("paths").and_then(Value::as_object).into_iter().flatten();
-    let paths: Map<String, Value> = paths.map(|(path, item)| (path.clone(), third.item(item))).collect();
-    second.insert("paths".to_owned(), Value::Object(paths));
+    let paths: Map<String, Value> =
+        paths.map(|(path, item)| (path.clone(), converter.path_item(item))).collect();
+    swagger2.insert("paths".to_owned(), Value::Object(paths));
     let components =
-        |word: &str| root.get("components").and_then(|all| all.get(word)).and_then(Value::as_object);
+        |keyword: &str| root.get("components").and_then(|all| all.get(keyword)).and_then(Value::as_object);
     let schemas = components("schemas").into_iter().flatten();
     let definitions: Map<String, Value> =
-        schemas.map(|(name, schema)| (name.clone(), self::schema(schema))).collect();
-    second.insert("definitions".to_owned(), Value::Object(definitions));
+        schemas.map(|(name, schema)| (name.clone(), convert_schema(schema))).collect();
+    swagger2.insert("definitions".to_owned(), Value::Object(definitions));
     let schemes = components("securitySchemes").into_iter().flatten();
     let schemes: Map<String, Value> =
-        schemes.map(|(name, scheme)| (name.clone(), third.scheme(scheme))).collect();
-    second.insert("securityDefinitions".to_owned(), Value::Object(schemes));
+        schemes.map(|(name, scheme)| (name.clone(), converter.security_scheme(scheme))).collect();
+    swagger2.insert("securityDefinitions".to_owned(), Value::Object(schemes));
     if let Some(security) = root.get("security") {
-        second.insert("security".to_owned(), security.clone());
+        swagger2.insert("security".to_owned(), security.clone());
     }
-    Value::Object(second)
+    Value::Object(swagger2)
 }
 
-struct Third<'a> {
+/// Converts the parts of an OpenAPI 3.0 description.
+struct Swagger2Converter<'a> {
     root: &'a Value,
 }
 
-impl<'a> Third<'a> {
-    fn add_server(&self, second: &mut Map<String, Value>) {
+impl<'a> Swagger2Converter<'a> {
+    fn add_server(&self, swagger2: &mut Map<String, Value>) {
         let Some(server) = self.root.pointer("/servers/0") else { return };
         let mut url = server["url"].as_str().unwrap_or_default().to_owned();
         for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten() {
@@ -71,64 +73,65 @@ impl<'a> Third<'a> {
         let base = match url.split_once("://") {
             Some((scheme, rest)) => {
                 let (host, base) = rest.split_once('/').unwrap_or((rest, ""));
-                second.insert("host".to_owned(), host.into());
-                second.insert("schemes".to_owned(), json!([scheme]));
+                swagger2.insert("host".to_owned(), host.into());
+                swagger2.insert("schemes".to_owned(), json!([scheme]));
                 format!("/{base}")
             }
             None => url,
         };
-        second.insert("basePath".to_owned(), base.into());
+        swagger2.insert("basePath".to_owned(), base.into());
     }
 
-    fn item(&self, item: &'a Value) -> Value {
+    fn path_item(&self, item: &'a Value) -> Value {
         let item = self.follow(item);
-        let mut second = Map::new();
+        let mut swagger2 = Map::new();
         if let Some(Value::Array(parameters)) = item.get("parameters") {
-            second.insert("parameters".to_owned(), self.parameters(parameters).into());
+            swagger2.insert("parameters".to_owned(), self.parameters(parameters).into());
         }
-        for (word, operation) in item.as_object().into_iter().flatten() {
-            if METHODS.contains(&word.as_str()) {
-                second.insert(word.clone(), self.operation(operation));
+        for (keyword, operation) in item.as_object().into_iter().flatten() {
+            if METHODS.contains(&keyword.as_str()) {
+                swagger2.insert(keyword.clone(), self.operation(operation));
             }
         }
-        Value::Object(second)
+        Value::Object(swagger2)
     }
 
     fn operation(&self, operation: &'a Value) -> Value {
-        let mut second = Map::new();
-        for word in SAME {
-            if let Some(value) = operation.get(word) {
-                second.insert(word.to_owned(), value.clone());
+        let mut swagger2 = Map::new();
+        for keyword in COMMON_KEYWORDS {
+            if let Some(value) = operation.get(keyword) {
+                swagger2.insert(keyword.to_owned(), value.clone());
             }
         }
         let own = operation.get("parameters").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut parameters = self.parameters(own);
         if let Some(body) = operation.get("requestBody") {
-            let (consumes, of_body) = self.body(self.follow(body));
-            second.insert("consumes".to_owned(), consumes.into());
-            parameters.extend(of_body);
+            let (consumes, body_parameters) = self.body(self.follow(body));
+            swagger2.insert("consumes".to_owned(), consumes.into());
+            parameters.extend(body_parameters);
         }
-        second.insert("parameters".to_owned(), parameters.into());
+        swagger2.insert("parameters".to_owned(), parameters.into());
         let mut produces: Vec<Value> = Vec::new();
         let mut responses = Map::new();
         for (status, response) in operation.get("responses").and_then(Value::as_object).into_iter().flatten()
         {
             let response = self.follow(response);
-            let mut told = json!({"description": response.get("description").cloned().unwrap_or(json!(""))});
+            let mut display_path =
+                json!({"description": response.get("description").cloned().unwrap_or(json!(""))});
             let content = response.get("content").and_then(Value::as_object).into_iter().flatten();
             for (name, media) in content {
                 if !produces.contains(&json!(name)) {
                     produces.push(json!(name));
                 }
-                if let (None, Some(described)) = (told.get("schema"), media.get("schema")) {
-                    told["schema"] = schema(described);
+                if let (None, Some(body_schema)) = (display_path.get("schema"), media.get("schema")) {
+                    display_path["schema"] = convert_schema(body_schema);
                 }
             }
-            responses.insert(status.clone(), told);
+            responses.insert(status.clone(), display_path);
         }
-        second.insert("produces".to_owned(), produces.into());
-        second.insert("responses".to_owned(), Value::Object(responses));
-        Value::Object(second)
+        swagger2.insert("produces".to_owned(), produces.into());
+        swagger2.insert("responses".to_owned(), Value::Object(responses));
+        Value::Object(swagger2)
     }
 
     /// Converts parameters. Version 2.0 has no cookie parameters, so these are left out.
@@ -138,13 +141,13 @@ impl<'a> Third<'a> {
     }
 
     fn parameter(&self, parameter: &'a Value) -> Value {
-        let mut second = self.plain(parameter.get("schema"));
-        for word in ["name", "in", "required", "description"] {
-            if let Some(value) = parameter.get(word) {
-                second.insert(word.to_owned(), value.clone());
+        let mut swagger2 = self.parameter_keywords(parameter.get("schema"));
+        for keyword in ["name", "in", "required", "description"] {
+            if let Some(value) = parameter.get(keyword) {
+                swagger2.insert(keyword.to_owned(), value.clone());
             }
         }
-        if second["type"] == "array" {
+        if swagger2["type"] == "array" {
             let is_form = parameter["in"] == "query";
             let explode = parameter["explode"].as_bool().unwrap_or(is_form);
             let format = match parameter["style"].as_str() {
@@ -153,28 +156,28 @@ impl<'a> Third<'a> {
                 _ if is_form && explode => "multi",
                 _ => "csv",
             };
-            second.insert("collectionFormat".to_owned(), format.into());
+            swagger2.insert("collectionFormat".to_owned(), format.into());
         }
-        Value::Object(second)
+        Value::Object(swagger2)
     }
 
     /// The keywords of a schema for a parameter. A schema that is neither a scalar nor an array becomes a string.
-    fn plain(&self, schema: Option<&'a Value>) -> Map<String, Value> {
+    fn parameter_keywords(&self, schema: Option<&'a Value>) -> Map<String, Value> {
         let schema = schema.map(|schema| self.follow(schema));
-        let mut plain = Map::new();
-        for word in PLAIN {
-            if let Some(value) = schema.and_then(|schema| schema.get(word)) {
-                plain.insert(word.to_owned(), value.clone());
+        let mut keywords = Map::new();
+        for keyword in PARAMETER_KEYWORDS {
+            if let Some(value) = schema.and_then(|schema| schema.get(keyword)) {
+                keywords.insert(keyword.to_owned(), value.clone());
             }
         }
-        if plain.get("type").is_none_or(|kind| kind == "object" || !kind.is_string()) {
+        if keywords.get("type").is_none_or(|kind| kind == "object" || !kind.is_string()) {
             return Map::from_iter([("type".to_owned(), json!("string"))]);
         }
-        if plain["type"] == "array" {
+        if keywords["type"] == "array" {
             let items = schema.and_then(|schema| schema.get("items"));
-            plain.insert("items".to_owned(), Value::Object(self.plain(items)));
+            keywords.insert("items".to_owned(), Value::Object(self.parameter_keywords(items)));
         }
-        plain
+        keywords
     }
 
     /// A request body as its media types (`consumes`), and as parameters.
@@ -186,29 +189,30 @@ impl<'a> Third<'a> {
         let (forms, others): (Vec<_>, Vec<_>) = content.into_iter().partition(|(name, _)| is_form(name));
         let required = body.get("required").cloned().unwrap_or(json!(false));
         if let Some((_, media)) = others.first() {
-            let described = media.get("schema").map_or(json!({}), schema);
-            let parameter = json!({"in": "body", "name": "body", "required": required, "schema": described});
+            let body_schema = media.get("schema").map_or(json!({}), convert_schema);
+            let parameter =
+                json!({"in": "body", "name": "body", "required": required, "schema": body_schema});
             return (others.iter().map(|(name, _)| json!(name)).collect(), vec![parameter]);
         }
         let Some((name, media)) = forms.first() else { return (Vec::new(), Vec::new()) };
-        let described = media.get("schema").map(|schema| self.follow(schema));
-        let needed = described.and_then(|schema| schema.get("required")).and_then(Value::as_array);
-        let properties = described.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
+        let body_schema = media.get("schema").map(|schema| self.follow(schema));
+        let needed = body_schema.and_then(|schema| schema.get("required")).and_then(Value::as_array);
+        let properties = body_schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
         let fields = properties.into_iter().flatten().map(|(field, schema)| {
-            let mut plain = self.plain(Some(schema));
-            if plain.get("format") == Some(&json!("binary")) {
-                plain = Map::from_iter([("type".to_owned(), json!("file"))]);
+            let mut keywords = self.parameter_keywords(Some(schema));
+            if keywords.get("format") == Some(&json!("binary")) {
+                keywords = Map::from_iter([("type".to_owned(), json!("file"))]);
             }
             let is_needed = needed.is_some_and(|needed| needed.contains(&json!(field)));
-            plain.insert("name".to_owned(), json!(field));
-            plain.insert("in".to_owned(), json!("formData"));
-            plain.insert("required".to_owned(), json!(is_needed && required == json!(true)));
-            Value::Object(plain)
+            keywords.insert("name".to_owned(), json!(field));
+            keywords.insert("in".to_owned(), json!("formData"));
+            keywords.insert("required".to_owned(), json!(is_needed && required == json!(true)));
+            Value::Object(keywords)
         });
         (vec![json!(name)], fields.collect())
     }
 
-    fn scheme(&self, scheme: &'a Value) -> Value {
+    fn security_scheme(&self, scheme: &'a Value) -> Value {
         let scheme = self.follow(scheme);
         let header = |name: &str| json!({"type": "apiKey", "in": "header", "name": name});
         match (scheme["type"].as_str().unwrap_or_default(), scheme["in"].as_str().unwrap_or_default()) {
@@ -225,10 +229,10 @@ impl<'a> Third<'a> {
                     "authorizationCode" => "accessCode",
                     other => other,
                 };
-                let mut second = flow.clone();
-                second["type"] = json!("oauth2");
-                second["flow"] = json!(name);
-                second
+                let mut swagger2 = flow.clone();
+                swagger2["type"] = json!("oauth2");
+                swagger2["flow"] = json!(name);
+                swagger2
             }
             _ => header("Authorization"),
         }
@@ -247,39 +251,40 @@ impl<'a> Third<'a> {
 }
 
 /// A schema with the keywords of version 2.0.
-fn schema(third: &Value) -> Value {
-    match third {
+fn convert_schema(openapi3: &Value) -> Value {
+    match openapi3 {
         Value::Object(fields) => {
-            let mut second = Map::new();
-            for (word, value) in fields {
-                match (word.as_str(), value) {
+            let mut swagger2 = Map::new();
+            for (keyword, value) in fields {
+                match (keyword.as_str(), value) {
                     ("$ref", Value::String(reference)) => {
                         let reference = reference.replace("#/components/schemas/", "#/definitions/");
-                        second.insert(word.clone(), reference.into());
+                        swagger2.insert(keyword.clone(), reference.into());
                     }
                     ("nullable", _) => {
-                        second.insert("x-nullable".to_owned(), value.clone());
+                        swagger2.insert("x-nullable".to_owned(), value.clone());
                     }
                     ("discriminator", Value::Object(of)) => {
-                        second.insert(word.clone(), of.get("propertyName").cloned().unwrap_or_default());
+                        swagger2.insert(keyword.clone(), of.get("propertyName").cloned().unwrap_or_default());
                     }
                     ("properties", Value::Object(properties)) => {
-                        let properties =
-                            properties.iter().map(|(name, property)| (name.clone(), schema(property)));
-                        second.insert(word.clone(), Value::Object(properties.collect()));
+                        let properties = properties
+                            .iter()
+                            .map(|(name, property)| (name.clone(), convert_schema(property)));
+                        swagger2.insert(keyword.clone(), Value::Object(properties.collect()));
                     }
                     ("enum" | "default" | "example", _) => {
-                        second.insert(word.clone(), value.clone());
+                        swagger2.insert(keyword.clone(), value.clone());
                     }
-                    (word, _) if UNKNOWN.contains(&word) => {}
+                    (keyword, _) if UNSUPPORTED_KEYWORDS.contains(&keyword) => {}
                     _ => {
-                        second.insert(word.clone(), schema(value));
+                        swagger2.insert(keyword.clone(), convert_schema(value));
                     }
                 }
             }
-            Value::Object(second)
+            Value::Object(swagger2)
         }
-        Value::Array(items) => items.iter().map(schema).collect(),
+        Value::Array(items) => items.iter().map(convert_schema).collect(),
         other => other.clone(),
     }
 }
@@ -289,8 +294,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_says_the_same_in_the_older_version() {
-        let third = json!({
+    fn a_description_is_converted_to_swagger_2() {
+        let openapi3 = json!({
             "openapi": "3.0.0", "info": {"title": "x"}, "servers": [{"url": "https://a.example/v{n}", "variables": {"n": {"default": "1"}}}],
             "paths": {"/x/{id}": {"post": {
                 "parameters": [
@@ -302,9 +307,9 @@ mod tests {
             }}},
             "components": {"schemas": {"Id": {"type": "integer"}, "X": {"type": "object"}}},
         });
-        let second = converted(&third);
-        let operation = &second["paths"]["/x/{id}"]["post"];
-        assert_eq!((&second["host"], &second["basePath"]), (&json!("a.example"), &json!("/v1")));
+        let swagger2 = to_swagger2(&openapi3);
+        let operation = &swagger2["paths"]["/x/{id}"]["post"];
+        assert_eq!((&swagger2["host"], &swagger2["basePath"]), (&json!("a.example"), &json!("/v1")));
         assert_eq!(operation["parameters"][0]["type"], "integer");
         assert_eq!(operation["parameters"][1]["collectionFormat"], "multi");
         assert_eq!(operation["parameters"][2]["schema"], json!({"$ref": "#/definitions/X"}));

@@ -2,7 +2,7 @@
 //! not use them.
 
 use super::corpora::{github, graph};
-use crate::gateway::Pipe;
+use crate::gateway::StdioClient;
 use crate::{median, percentile};
 use anyhow::{Result, anyhow};
 use ctx_core::{Call, Caller, Catalog, Identifier, Reach};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use xtask::{release_binary, root, target};
 
-const WARMING: usize = 500;
+const WARM_UP_ROUNDS: usize = 500;
 /// Number of calls of each kind; kinds alternate.
 const CALLS: usize = 5_000;
 const SCRIPTS: usize = 1_000;
@@ -27,23 +27,23 @@ const STARTS: usize = 11;
 
 pub(super) fn measure() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(calls())?;
-    sessions(&release_binary()?)
+    runtime.block_on(measure_calls())?;
+    measure_sessions(&release_binary()?)
 }
 
 /// A local HTTP service that sends the same response to every request.
-fn service() -> Result<String> {
+fn start_service() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = format!("http://{}", listener.local_addr()?);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || answer(&stream));
+            std::thread::spawn(move || serve_requests(&stream));
         }
     });
     Ok(address)
 }
 
-fn answer(stream: &TcpStream) -> Option<()> {
+fn serve_requests(stream: &TcpStream) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut lines = BufReader::new(stream.try_clone().ok()?);
     let body = json!({"id": 7, "name": "Rex", "tags": ["a", "b"]}).to_string();
@@ -62,13 +62,12 @@ fn answer(stream: &TcpStream) -> Option<()> {
 }
 
 /// Latency of a call through the catalog, compared with a request of a plain client to the same service.
-async fn calls() -> Result<()> {
-    let service = service()?;
+async fn measure_calls() -> Result<()> {
+    let service = start_service()?;
     let path = target().join("bench/openapi-pets.json");
     let parameter = json!({"name": "id", "in": "path", "required": true, "schema": {"type": "integer"}});
-    let getting = json!({"operationId": "getPet", "parameters": [parameter]});
-    let document =
-        json!({"openapi": "3.1.0", "servers": [{"url": service}], "paths": {"/pets/{id}": {"get": getting}}});
+    let get_operation = json!({"operationId": "getPet", "parameters": [parameter]});
+    let document = json!({"openapi": "3.1.0", "servers": [{"url": service}], "paths": {"/pets/{id}": {"get": get_operation}}});
     fs::create_dir_all(target().join("bench"))?;
     fs::write(&path, document.to_string())?;
     let settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File(path));
@@ -85,8 +84,8 @@ async fn calls() -> Result<()> {
         .map_err(|error| anyhow!(error.to_string()))?;
     let client = Client::new(ClientOptions::default());
     let request = Request::new(Method::GET, format!("{service}/pets/7").parse()?);
-    let (mut plain, mut called) = (Vec::new(), Vec::new());
-    for round in 0..WARMING + CALLS {
+    let (mut plain, mut through_catalog) = (Vec::new(), Vec::new());
+    for round in 0..WARM_UP_ROUNDS + CALLS {
         let started = Instant::now();
         let body = client.send(&request, Reach::OWN).await?.read(1 << 20).await?;
         let value: serde_json::Value = serde_json::from_slice(&body)?;
@@ -94,58 +93,60 @@ async fn calls() -> Result<()> {
         let started = Instant::now();
         let call = Call::new(catalog.clone(), Caller::Library("bench".to_owned()));
         let output = Catalog::call("pets.get_pet", json!({"id": 7}), call).await;
-        let called_time = started.elapsed().as_secs_f64() * 1e3;
+        let catalog_time = started.elapsed().as_secs_f64() * 1e3;
         let output = output.map_err(|error| anyhow!(error.to_string()))?;
         anyhow::ensure!(output.value == value, "another answer");
-        if round >= WARMING {
+        if round >= WARM_UP_ROUNDS {
             plain.push(plain_time);
-            called.push(called_time);
+            through_catalog.push(catalog_time);
         }
     }
     println!("\n| one GET to a service on this machine | p50 ms | p95 ms |\n|---|---|---|");
-    for (what, times) in [("a plain client", &plain), ("a function of an API", &called)] {
-        println!("| {what} | {:.3} | {:.3} |", median(times.clone()), percentile(&mut times.clone(), 0.95));
+    for (label, times) in [("a plain client", &plain), ("a function of an API", &through_catalog)] {
+        println!("| {label} | {:.3} | {:.3} |", median(times.clone()), percentile(&mut times.clone(), 0.95));
     }
-    println!("\nA call adds {:.3} ms.", median(called) - median(plain));
+    println!("\nA call adds {:.3} ms.", median(through_catalog) - median(plain));
     Ok(())
 }
 
 /// Startup time, and latency of a trivial script, with one function and with both large descriptions.
-fn sessions(binary: &Path) -> Result<()> {
+fn measure_sessions(binary: &Path) -> Result<()> {
     let state = tempfile::tempdir()?;
-    let large = [format!("github={}", github()?.display()), format!("graph={}", graph()?.display())];
+    let large_specs = [format!("github={}", github()?.display()), format!("graph={}", graph()?.display())];
     let pets = format!("pets={}", target().join("bench/openapi-pets.json").display());
     println!(
         "\n| `ctx run` on pipes | first answer ms | `execute` of `return 1`, p50 ms | p95 ms |\n|---|---|---|---|"
     );
-    for (what, specs) in [("with one function", &[pets][..]), ("with GitHub and Microsoft Graph", &large)] {
+    for (label, specs) in
+        [("with one function", &[pets][..]), ("with GitHub and Microsoft Graph", &large_specs)]
+    {
         let start = || {
             let mut command = Command::new(binary);
             command.arg("run").args(specs).env("XDG_STATE_HOME", state.path()).current_dir(root());
-            Pipe::start(&mut command)
+            StdioClient::start(&mut command)
         };
         let mut ready = Vec::new();
         for _ in 0..STARTS {
             ready.push(start()?.ready_ms);
         }
-        let mut pipe = start()?;
+        let mut client = start()?;
         let empty = json!({"script": "return 1"});
         // Waits until the descriptions are read.
         for name in ["github.meta_get", "graph.x", "pets.x"] {
             let script = format!("pcall(function() return sdk.{name}{{}} end) return 1");
             if specs.iter().any(|spec| spec.starts_with(name.split('.').next().unwrap_or_default())) {
-                pipe.call("execute", &json!({ "script": script })).ok();
+                client.call("execute", &json!({ "script": script })).ok();
             }
         }
         let mut times = Vec::new();
-        for round in 0..WARMING + SCRIPTS {
-            let time = pipe.time("execute", &empty)?;
-            if round >= WARMING {
+        for round in 0..WARM_UP_ROUNDS + SCRIPTS {
+            let time = client.time("execute", &empty)?;
+            if round >= WARM_UP_ROUNDS {
                 times.push(time);
             }
         }
-        let (middle, late) = (median(times.clone()), percentile(&mut times, 0.95));
-        println!("| {what} | {:.0} | {middle:.3} | {late:.3} |", median(ready));
+        let (p50, p95) = (median(times.clone()), percentile(&mut times, 0.95));
+        println!("| {label} | {:.0} | {p50:.3} | {p95:.3} |", median(ready));
     }
     Ok(())
 }

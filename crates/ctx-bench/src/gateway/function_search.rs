@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
-const FIRST: usize = 5;
+const TOP: usize = 5;
 const LIMIT_MAX: usize = 50;
 const ROUNDS: usize = 20;
 const DIRECTORIES: usize = 5;
@@ -21,10 +21,10 @@ const TOKEN_CHARS: usize = 4;
 
 pub(super) fn measure() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(runtime.spawn(functions()))?
+    runtime.block_on(runtime.spawn(measure_functions()))?
 }
 
-async fn functions() -> Result<()> {
+async fn measure_functions() -> Result<()> {
     let engine = engine(0)?;
     let scripts = Scripts::new(engine.clone(), ScriptLimits::default(), Arc::new(|_: &str| None));
     let gateway = Arc::new(Gateway::new(scripts, true));
@@ -39,7 +39,7 @@ async fn functions() -> Result<()> {
     for _ in 0..DIRECTORIES {
         catalog = build();
         let before = process::own_cpu()?;
-        ask(&catalog, "search_docs", json!({ "query": "anything" })).await?;
+        call_tool(&catalog, "search_docs", json!({ "query": "anything" })).await?;
         cpu.push((process::own_cpu()? - before) * 1e3);
     }
     let count = catalog.functions().count();
@@ -50,16 +50,17 @@ async fn functions() -> Result<()> {
     let mut sets = [(0, 0), (0, 0)];
     for question in &questions {
         let set = &mut sets[usize::from(question.held_out)];
-        let answer =
-            ask(&catalog, "search_docs", json!({ "query": question.question, "limit": LIMIT_MAX })).await?;
-        largest = largest.max(answer.chars().count());
-        let mut names = answer
+        let response =
+            call_tool(&catalog, "search_docs", json!({ "query": question.question, "limit": LIMIT_MAX }))
+                .await?;
+        largest = largest.max(response.chars().count());
+        let mut names = response
             .lines()
             .filter_map(|line| line.strip_prefix("sdk.")?.split_once('('))
             .map(|(name, _)| name);
         let rank = names.position(|name| question.right.iter().any(|right| right == name)).map(|at| at + 1);
         set.1 += 1;
-        if rank.is_some_and(|rank| rank <= FIRST) {
+        if rank.is_some_and(|rank| rank <= TOP) {
             set.0 += 1;
         } else {
             let held_out = if question.held_out { " (held out)" } else { "" };
@@ -71,21 +72,21 @@ async fn functions() -> Result<()> {
         }
         for _ in 0..ROUNDS {
             let started = Instant::now();
-            ask(&catalog, "search_docs", json!({ "query": question.question })).await?;
+            call_tool(&catalog, "search_docs", json!({ "query": question.question })).await?;
             times.push(started.elapsed().as_secs_f64() * 1e3);
         }
     }
     let [golden, held_out] = sets;
-    println!("\n| questions | right among the first {FIRST} |\n|---|---|");
+    println!("\n| questions | right among the first {TOP} |\n|---|---|");
     println!("| golden | {} of {} |\n| held out | {} of {} |", golden.0, golden.1, held_out.0, held_out.1);
-    let (middle, late) = (median(times.clone()), percentile(&mut times, 0.95));
-    println!("\n| `search_docs` p50 ms | p95 ms |\n|---|---|\n| {middle:.2} | {late:.2} |");
+    let (p50, p95) = (median(times.clone()), percentile(&mut times, 0.95));
+    println!("\n| `search_docs` p50 ms | p95 ms |\n|---|---|\n| {p50:.2} | {p95:.2} |");
 
-    let mut listed = ask(&catalog, "list_functions", json!({})).await?.chars().count();
+    let mut listed = call_tool(&catalog, "list_functions", json!({})).await?.chars().count();
     for page in 1..=PAGES_MAX {
-        let asked = json!({ "provider": "github", "page": page });
-        let Ok(answer) = ask(&catalog, "list_functions", asked).await else { break };
-        listed = listed.max(answer.chars().count());
+        let arguments = json!({ "provider": "github", "page": page });
+        let Ok(response) = call_tool(&catalog, "list_functions", arguments).await else { break };
+        listed = listed.max(response.chars().count());
     }
     println!(
         "\nThe largest answers over them: `list_functions` {} tokens, `search_docs` {}.",
@@ -96,8 +97,8 @@ async fn functions() -> Result<()> {
     Ok(())
 }
 
-async fn ask(catalog: &Arc<Catalog>, tool: &str, arguments: Value) -> Result<String> {
+async fn call_tool(catalog: &Arc<Catalog>, tool: &str, arguments: Value) -> Result<String> {
     let call = Call::new(catalog.clone(), Caller::Library(WORKER.to_owned()));
-    let answer = Catalog::call(tool, arguments, call).await?.value;
-    answer.as_str().map(str::to_owned).context("no text")
+    let response = Catalog::call(tool, arguments, call).await?.value;
+    response.as_str().map(str::to_owned).context("no text")
 }

@@ -7,18 +7,18 @@ use serde_json::Value;
 const METHODS: [&str; 9] = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 /// Headers that callers cannot set: OpenAPI ignores parameters with the first three names, and the HTTP client sets the
 /// others.
-const OWN_HEADERS: [&str; 7] =
+const CLIENT_HEADERS: [&str; 7] =
     ["accept", "content-type", "authorization", "connection", "content-length", "host", "transfer-encoding"];
 /// Maximum length of a chain of references.
 const STEPS_MAX: usize = 32;
 /// Keywords that give a schema a type.
-const SAYING: [&str; 8] =
+const TYPE_KEYWORDS: [&str; 8] =
     ["type", "properties", "items", "allOf", "anyOf", "oneOf", "enum", "additionalProperties"];
 
 /// An unprocessed document.
-pub(super) struct Raw<'a> {
+pub(super) struct RawDocument<'a> {
     root: &'a Value,
-    is_second: bool,
+    is_swagger2: bool,
 }
 
 /// An operation of an unprocessed document.
@@ -29,9 +29,9 @@ pub(super) struct RawOperation<'a> {
     operation: &'a Value,
 }
 
-impl<'a> Raw<'a> {
+impl<'a> RawDocument<'a> {
     pub(super) fn new(root: &'a Value) -> Self {
-        Self { root, is_second: root.get("swagger").is_some() }
+        Self { root, is_swagger2: root.get("swagger").is_some() }
     }
 
     /// All operations: every method of every path.
@@ -41,10 +41,10 @@ impl<'a> Raw<'a> {
         let mut all = Vec::new();
         for (path, item) in items {
             let item = self.follow(item);
-            for (word, operation) in item.as_object().into_iter().flatten() {
-                if METHODS.contains(&word.to_ascii_lowercase().as_str()) {
+            for (keyword, operation) in item.as_object().into_iter().flatten() {
+                if METHODS.contains(&keyword.to_ascii_lowercase().as_str()) {
                     let operation = self.follow(operation);
-                    all.push(RawOperation { method: word.to_ascii_uppercase(), path, item, operation });
+                    all.push(RawOperation { method: keyword.to_ascii_uppercase(), path, item, operation });
                 }
             }
         }
@@ -52,29 +52,29 @@ impl<'a> Raw<'a> {
     }
 
     /// The first requirement of the operation that a request violates; `None` if it conforms.
-    pub(super) fn breach(
+    pub(super) fn violation(
         &self,
         operation: &RawOperation<'a>,
-        sent: &SurveyedRequest,
+        request: &SurveyedRequest,
     ) -> Option<&'static str> {
-        if sent.method != operation.method {
+        if request.method != operation.method {
             return Some("another method is sent");
         }
-        self.breach_of_path(operation, sent)
-            .or_else(|| self.breach_of_parameters(operation, sent))
-            .or_else(|| self.breach_of_body(operation, sent))
-            .or_else(|| self.breach_of_security(operation, sent))
+        self.path_violation(operation, request)
+            .or_else(|| self.parameter_violation(operation, request))
+            .or_else(|| self.body_violation(operation, request))
+            .or_else(|| self.security_violation(operation, request))
     }
 
     /// Whether the document describes the JSON of successful responses.
-    pub(super) fn is_answer_described(&self, operation: &RawOperation<'a>) -> bool {
+    pub(super) fn has_described_response(&self, operation: &RawOperation<'a>) -> bool {
         let responses = operation.operation.get("responses").and_then(Value::as_object);
-        let good = responses.into_iter().flatten().filter(|(status, _)| status.starts_with('2'));
+        let successful = responses.into_iter().flatten().filter(|(status, _)| status.starts_with('2'));
         let produced = operation.operation.get("produces").or_else(|| self.root.get("produces"));
         let mut produced = produced.and_then(Value::as_array).into_iter().flatten().peekable();
         let is_json_produced =
             produced.peek().is_none() || produced.any(|name| name.as_str().is_some_and(is_json));
-        let schemas = good.filter_map(|(_, response)| {
+        let schemas = successful.filter_map(|(_, response)| {
             let response = self.follow(response);
             match response.get("content").and_then(Value::as_object) {
                 Some(content) => {
@@ -86,58 +86,64 @@ impl<'a> Raw<'a> {
         // If one of several schemas has no type, the result can be anything.
         let mut schemas = schemas.map(|schema| self.follow(schema)).peekable();
         schemas.peek().is_some()
-            && schemas
-                .all(|schema| SAYING.iter().any(|word| schema.get(word).is_some_and(|said| !said.is_null())))
+            && schemas.all(|schema| {
+                TYPE_KEYWORDS.iter().any(|keyword| schema.get(keyword).is_some_and(|value| !value.is_null()))
+            })
     }
 
-    fn breach_of_path(&self, operation: &RawOperation<'a>, sent: &SurveyedRequest) -> Option<&'static str> {
-        let (origin, path) = sent.url.split_once("://").and_then(|(scheme, rest)| {
+    fn path_violation(
+        &self,
+        operation: &RawOperation<'a>,
+        request: &SurveyedRequest,
+    ) -> Option<&'static str> {
+        let (origin, path) = request.url.split_once("://").and_then(|(scheme, rest)| {
             let (host, path) = rest.split_once('/')?;
             Some(((scheme, host), path))
         })?;
         if !matches!(origin.0, "http" | "https") || origin.1.is_empty() {
             return Some("it is not known where to send it");
         }
-        let path = decoded(path.split(['?', '#']).next().unwrap_or_default());
+        let path = percent_decode(path.split(['?', '#']).next().unwrap_or_default());
         if path.contains(['{', '}']) {
             return Some("a part of the path is not filled in");
         }
         let template = operation.path.split(['?', '#']).next().unwrap_or_default();
         let mut rest = path.as_str();
-        for (place, piece) in template.split('{').enumerate() {
-            let fixed = if place == 0 { piece } else { piece.split_once('}').map_or("", |(_, fixed)| fixed) };
-            let fixed = decoded(fixed.trim_start_matches('/').trim());
+        for (index, segment) in template.split('{').enumerate() {
+            let fixed =
+                if index == 0 { segment } else { segment.split_once('}').map_or("", |(_, fixed)| fixed) };
+            let fixed = percent_decode(fixed.trim_start_matches('/').trim());
             let Some(found) = rest.find(&fixed) else { return Some("the path is another") };
             rest = rest.get(found + fixed.len()..).unwrap_or_default();
         }
         None
     }
 
-    fn breach_of_parameters(
+    fn parameter_violation(
         &self,
         operation: &RawOperation<'a>,
-        sent: &SurveyedRequest,
+        request: &SurveyedRequest,
     ) -> Option<&'static str> {
-        let query = sent.url.split_once('?').map_or("", |(_, query)| query);
+        let query = request.url.split_once('?').map_or("", |(_, query)| query);
         let pairs: Vec<String> =
-            query.split('&').map(|pair| decoded(pair.split('=').next().unwrap_or_default())).collect();
-        let cookies = header(sent, "cookie").unwrap_or_default();
+            query.split('&').map(|pair| percent_decode(pair.split('=').next().unwrap_or_default())).collect();
+        let cookies = header(request, "cookie").unwrap_or_default();
         for parameter in self.parameters(operation) {
-            let text = |word: &str| parameter.get(word).and_then(Value::as_str).unwrap_or_default();
+            let text = |keyword: &str| parameter.get(keyword).and_then(Value::as_str).unwrap_or_default();
             let name = text("name").trim();
-            if parameter.get("required") != Some(&Value::Bool(true)) || self.may_be_nothing(parameter) {
+            if parameter.get("required") != Some(&Value::Bool(true)) || self.may_be_absent(parameter) {
                 continue;
             }
-            let is_there = match text("in") {
+            let is_sent = match text("in") {
                 "query" => pairs.iter().any(|pair| {
                     pair == name || pair.strip_prefix(name).is_some_and(|rest| rest.starts_with('['))
                 }),
-                "header" if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => true,
-                "header" => header(sent, &name.to_ascii_lowercase()).is_some(),
+                "header" if CLIENT_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => true,
+                "header" => header(request, &name.to_ascii_lowercase()).is_some(),
                 "cookie" => cookies.contains(&format!("{name}=")),
                 _ => true,
             };
-            if !is_there {
+            if !is_sent {
                 return Some("a parameter that must be sent is not");
             }
         }
@@ -146,7 +152,7 @@ impl<'a> Raw<'a> {
 
     /// Whether a parameter can be absent from the request: objects are serialized as their fields, and lists can be
     /// empty.
-    fn may_be_nothing(&self, parameter: &'a Value) -> bool {
+    fn may_be_absent(&self, parameter: &'a Value) -> bool {
         let schema = self.follow(parameter.get("schema").unwrap_or(parameter));
         let is_plain = matches!(
             schema.get("type").and_then(Value::as_str),
@@ -155,26 +161,30 @@ impl<'a> Raw<'a> {
         !is_plain
     }
 
-    fn breach_of_body(&self, operation: &RawOperation<'a>, sent: &SurveyedRequest) -> Option<&'static str> {
+    fn body_violation(
+        &self,
+        operation: &RawOperation<'a>,
+        request: &SurveyedRequest,
+    ) -> Option<&'static str> {
         let (declared, required) = self.content(operation);
-        let Some(body) = &sent.body else {
+        let Some(body) = &request.body else {
             return required.then_some("there is no body");
         };
-        let Some(content_type) = header(sent, "content-type") else {
+        let Some(content_type) = header(request, "content-type") else {
             return Some("the body's kind is not said");
         };
         let essence = |name: &str| name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let sent_as = essence(content_type);
+        let sent_type = essence(content_type);
         let is_declared = declared.is_empty()
             || declared.iter().any(|name| match essence(name).as_str() {
                 name if !name.contains('/') || name.starts_with('*') => true,
-                name if name.ends_with("/*") => sent_as.split('/').next() == name.split('/').next(),
-                name => name == sent_as,
+                name if name.ends_with("/*") => sent_type.split('/').next() == name.split('/').next(),
+                name => name == sent_type,
             });
         if !is_declared {
             return Some("the body is of a kind that is not declared");
         }
-        let is_whole = match sent_as.as_str() {
+        let is_well_formed = match sent_type.as_str() {
             "multipart/form-data" => {
                 let boundary = content_type.split_once("boundary=").map_or("", |(_, boundary)| boundary);
                 !boundary.is_empty() && String::from_utf8_lossy(body).contains(&format!("--{boundary}--"))
@@ -182,21 +192,21 @@ impl<'a> Raw<'a> {
             name if is_json(name) => serde_json::from_slice::<Value>(body).is_ok(),
             _ => true,
         };
-        (!is_whole).then_some("the body is not what its kind says")
+        (!is_well_formed).then_some("the body is not what its kind says")
     }
 
     /// The allowed media types of the body, and whether a body is required.
     fn content(&self, operation: &RawOperation<'a>) -> (Vec<String>, bool) {
-        if !self.is_second {
+        if !self.is_swagger2 {
             let Some(body) = operation.operation.get("requestBody") else { return (Vec::new(), false) };
             let body = self.follow(body);
             let content = body.get("content").and_then(Value::as_object);
             let names = content.into_iter().flatten().map(|(name, _)| name.clone()).collect();
             return (names, body.get("required") == Some(&Value::Bool(true)));
         }
-        let is_required = |place: &str| {
+        let is_required = |location: &str| {
             self.parameters(operation).into_iter().any(|parameter| {
-                parameter.get("in").and_then(Value::as_str) == Some(place)
+                parameter.get("in").and_then(Value::as_str) == Some(location)
                     && parameter.get("required") == Some(&Value::Bool(true))
             })
         };
@@ -218,36 +228,39 @@ impl<'a> Raw<'a> {
         (names, is_required("body") || is_required("formData"))
     }
 
-    fn breach_of_security(
+    fn security_violation(
         &self,
         operation: &RawOperation<'a>,
-        sent: &SurveyedRequest,
+        request: &SurveyedRequest,
     ) -> Option<&'static str> {
         let own = operation.operation.get("security").filter(|own| own.is_array());
-        let ways = own.or_else(|| self.root.get("security")).and_then(Value::as_array);
-        let ways: Vec<&Value> = ways.into_iter().flatten().filter(|way| way.is_object()).collect();
-        let is_met =
-            |way: &&Value| way.as_object().into_iter().flatten().all(|(name, _)| self.is_shown(name, sent));
-        (!ways.is_empty() && !ways.iter().any(is_met)).then_some("no credentials are sent")
+        let alternatives = own.or_else(|| self.root.get("security")).and_then(Value::as_array);
+        let alternatives: Vec<&Value> =
+            alternatives.into_iter().flatten().filter(|alternative| alternative.is_object()).collect();
+        let is_satisfied = |alternative: &&Value| {
+            alternative.as_object().into_iter().flatten().all(|(name, _)| self.has_credentials(name, request))
+        };
+        (!alternatives.is_empty() && !alternatives.iter().any(is_satisfied))
+            .then_some("no credentials are sent")
     }
 
     /// Whether a request has the credentials of a security scheme.
-    fn is_shown(&self, name: &str, sent: &SurveyedRequest) -> bool {
-        let third = self.root.get("components").and_then(|components| components.get("securitySchemes"));
-        let schemes = third.or_else(|| self.root.get("securityDefinitions"));
+    fn has_credentials(&self, name: &str, request: &SurveyedRequest) -> bool {
+        let openapi3 = self.root.get("components").and_then(|components| components.get("securitySchemes"));
+        let schemes = openapi3.or_else(|| self.root.get("securityDefinitions"));
         let Some(scheme) = schemes.and_then(|schemes| schemes.get(name)) else { return false };
         let scheme = self.follow(scheme);
-        let text = |word: &str| scheme.get(word).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let authorization = header(sent, "authorization").unwrap_or_default();
+        let text = |keyword: &str| scheme.get(keyword).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let authorization = header(request, "authorization").unwrap_or_default();
         let key = text("name");
         match (text("type").to_ascii_lowercase().as_str(), text("scheme").to_ascii_lowercase().as_str()) {
             ("basic", _) | ("http", "basic") => authorization.starts_with("Basic "),
             ("http", "bearer") | ("oauth2" | "openidconnect", _) => authorization.starts_with("Bearer "),
             ("apikey", _) => match text("in").as_str() {
-                "header" => header(sent, &key.to_ascii_lowercase()).is_some(),
-                "query" => decoded(&sent.url).contains(&format!("{key}=")),
+                "header" => header(request, &key.to_ascii_lowercase()).is_some(),
+                "query" => percent_decode(&request.url).contains(&format!("{key}=")),
                 "cookie" => {
-                    header(sent, "cookie").is_some_and(|cookies| cookies.contains(&format!("{key}=")))
+                    header(request, "cookie").is_some_and(|cookies| cookies.contains(&format!("{key}=")))
                 }
                 _ => false,
             },
@@ -262,8 +275,9 @@ impl<'a> Raw<'a> {
         let mut all: Vec<&Value> = Vec::new();
         for parameter in lists.into_iter().flatten().flatten() {
             let parameter = self.follow(parameter);
-            let is_same =
-                |known: &&Value| ["name", "in"].iter().all(|word| known.get(word) == parameter.get(word));
+            let is_same = |known: &&Value| {
+                ["name", "in"].iter().all(|keyword| known.get(keyword) == parameter.get(keyword))
+            };
             if !all.iter().any(is_same) {
                 all.push(parameter);
             }
@@ -276,7 +290,7 @@ impl<'a> Raw<'a> {
         for _ in 0..STEPS_MAX {
             let reference = value.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
             let target = reference.and_then(|pointer| {
-                self.root.pointer(pointer).or_else(|| self.root.pointer(&decoded(pointer)))
+                self.root.pointer(pointer).or_else(|| self.root.pointer(&percent_decode(pointer)))
             });
             match target {
                 Some(target) => value = target,
@@ -287,8 +301,8 @@ impl<'a> Raw<'a> {
     }
 }
 
-fn header<'s>(sent: &'s SurveyedRequest, wanted: &str) -> Option<&'s str> {
-    sent.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+fn header<'s>(request: &'s SurveyedRequest, name: &str) -> Option<&'s str> {
+    request.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
 fn is_json(content_type: &str) -> bool {
@@ -297,6 +311,6 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// A percent-decoded text.
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
