@@ -124,16 +124,16 @@ impl CachedFetcher {
         request: impl Future<Output = Result<T, String>>,
     ) -> Result<T, String> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let late = if left > TIME_MAX {
+        let timeout_error = if left > TIME_MAX {
             format!("no answer within {} seconds", TIME_MAX.as_secs())
         } else {
             format!("the texts of the description take more than {} seconds", TOTAL_TIME_MAX.as_secs())
         };
         if left.is_zero() {
-            return Err(late);
+            return Err(timeout_error);
         }
         let timed = async { tokio::time::timeout(left.min(TIME_MAX), request).await };
-        self.runtime.block_on(timed).unwrap_or(Err(late))
+        self.runtime.block_on(timed).unwrap_or(Err(timeout_error))
     }
 
     /// Requests a text; `None` if the known one is unchanged.

@@ -130,7 +130,7 @@ impl<'a> PageArguments<'a> {
 
     /// The first numeric argument with one of these names, preferably one that the caller set.
     pub(super) fn find_numeric(&self, names: &[&str]) -> Option<PageArgument<'a>> {
-        let count = |name: &&str| {
+        let numeric = |name: &&str| {
             let argument = self.find(&[name])?;
             matches!(
                 self.argument_type(argument),
@@ -139,7 +139,7 @@ impl<'a> PageArguments<'a> {
             .then_some(argument)
         };
         let is_set = |argument: &PageArgument<'a>| self.value(*argument).is_some();
-        names.iter().filter_map(count).find(is_set).or_else(|| names.iter().find_map(count))
+        names.iter().filter_map(numeric).find(is_set).or_else(|| names.iter().find_map(numeric))
     }
 
     /// The value that was sent.
