@@ -27,7 +27,7 @@ pub struct Access {
 
 /// A server on a non-loopback address lacks authentication, or has a weak token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Exposed {
+pub enum UnprotectedServer {
     /// There is no authentication.
     #[error("can be reached from outside, and there is no token")]
     NoToken,
@@ -36,7 +36,7 @@ pub enum Exposed {
     ShortToken,
 }
 
-impl Exposed {
+impl UnprotectedServer {
     /// Checks that a server on this address has authentication: a bearer token or OAuth (`has_oauth`). A
     /// short token is refused even with OAuth, because it is accepted besides access tokens.
     pub fn check(address: IpAddr, token: Option<&Secret>, has_oauth: bool) -> Result<(), Self> {
@@ -61,22 +61,22 @@ pub fn generate_token() -> Option<Secret> {
 mod tests {
     use super::*;
 
-    fn check(address: &str, token: Option<&str>, has_oauth: bool) -> Result<(), Exposed> {
-        Exposed::check(address.parse().unwrap(), token.map(Secret::new).as_ref(), has_oauth)
+    fn check(address: &str, token: Option<&str>, has_oauth: bool) -> Result<(), UnprotectedServer> {
+        UnprotectedServer::check(address.parse().unwrap(), token.map(Secret::new).as_ref(), has_oauth)
     }
 
     #[test]
     fn a_public_address_needs_a_token_that_cannot_be_guessed() {
         let (short, long) = (Some("fifteen letters"), Some("sixteen letters!"));
         for address in ["0.0.0.0", "::", "192.168.1.7", "2001:db8::1", "::ffff:10.0.0.1"] {
-            assert_eq!(check(address, None, false), Err(Exposed::NoToken), "{address}");
-            assert_eq!(check(address, short, false), Err(Exposed::ShortToken), "{address}");
-            assert_eq!(check(address, short, true), Err(Exposed::ShortToken), "{address}");
+            assert_eq!(check(address, None, false), Err(UnprotectedServer::NoToken), "{address}");
+            assert_eq!(check(address, short, false), Err(UnprotectedServer::ShortToken), "{address}");
+            assert_eq!(check(address, short, true), Err(UnprotectedServer::ShortToken), "{address}");
             assert_eq!(check(address, None, true), Ok(()), "{address}");
             assert_eq!(check(address, long, false), Ok(()), "{address}");
         }
         // The length is in characters, not bytes.
-        assert_eq!(check("0.0.0.0", Some("ääääääääää"), false), Err(Exposed::ShortToken));
+        assert_eq!(check("0.0.0.0", Some("ääääääääää"), false), Err(UnprotectedServer::ShortToken));
     }
 
     #[test]
@@ -92,6 +92,6 @@ mod tests {
         let (one, other) = (generate_token().unwrap(), generate_token().unwrap());
         assert_ne!(one, other);
         assert_eq!(one.expose().len(), 2 * TOKEN_BYTES);
-        assert_eq!(Exposed::check("0.0.0.0".parse().unwrap(), Some(&one), false), Ok(()));
+        assert_eq!(UnprotectedServer::check("0.0.0.0".parse().unwrap(), Some(&one), false), Ok(()));
     }
 }

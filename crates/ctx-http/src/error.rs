@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Response extension of a 403: tells the guard which scopes to name in `WWW-Authenticate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NeededScopes(pub Vec<String>);
+pub(crate) struct RequiredScopes(pub Vec<String>);
 
 /// The error response to a request.
 #[derive(Debug)]
@@ -35,16 +35,16 @@ impl ApiError {
     /// The whole response as bytes, to be written without axum. Closes the connection.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let body = self.body().to_string();
-        let mut answer =
+        let mut response =
             format!("HTTP/1.1 {}\r\ncontent-type: application/json\r\n", self.status).into_bytes();
         for (name, value) in &self.headers {
-            answer.extend_from_slice(format!("{name}: ").as_bytes());
-            answer.extend_from_slice(value.as_bytes());
-            answer.extend_from_slice(b"\r\n");
+            response.extend_from_slice(format!("{name}: ").as_bytes());
+            response.extend_from_slice(value.as_bytes());
+            response.extend_from_slice(b"\r\n");
         }
         let end = format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        answer.extend_from_slice(end.as_bytes());
-        answer
+        response.extend_from_slice(end.as_bytes());
+        response
     }
 
     /// The JSON body; also the data of an `error` event.
@@ -64,9 +64,9 @@ impl From<ToolError> for ApiError {
     fn from(error: ToolError) -> Self {
         let status = StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut headers = Vec::new();
-        let comes_back = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
-        let wait = error.wait_seconds().or(comes_back.then_some(1));
-        if let Some(seconds) = wait {
+        let is_temporary = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        let wait_seconds = error.wait_seconds().or(is_temporary.then_some(1));
+        if let Some(seconds) = wait_seconds {
             headers.push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }
         Self { status, error: Box::new(error), headers }
@@ -76,7 +76,7 @@ impl From<ToolError> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = self.body();
-        let scopes = NeededScopes(self.error.scopes().to_vec());
+        let scopes = RequiredScopes(self.error.scopes().to_vec());
         let mut response = (self.status, AppendHeaders(self.headers), axum::Json(body)).into_response();
         if !scopes.0.is_empty() {
             response.extensions_mut().insert(scopes);

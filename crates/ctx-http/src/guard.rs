@@ -4,8 +4,8 @@
 //! allowed. Which tools a caller may call is decided by the catalog: with OAuth, a request carries an
 //! `Arc<Identity>` in its extensions.
 
-use crate::error::{ApiError, NeededScopes};
-use crate::oauth::Refusal;
+use crate::error::{ApiError, RequiredScopes};
+use crate::oauth::TokenError;
 use crate::{Access, Api, OAuth};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// The route that never needs a token.
-const OPEN_ROUTE: &str = "/health";
+const PUBLIC_ROUTE: &str = "/health";
 /// Subject of a caller with the static token, if OAuth gives callers an identity.
 const TOKEN_SUBJECT: &str = "server.token";
 const PREFLIGHT_SECONDS: &str = "600";
@@ -28,7 +28,7 @@ const ALLOWED_HEADERS: &str = "authorization, content-type, accept, last-event-i
 const EXPOSED_HEADERS: &str = "mcp-session-id, www-authenticate";
 
 /// Checks host, origin and token of requests.
-pub(crate) struct Guard {
+pub(crate) struct AccessGuard {
     token: Option<Secret>,
     oauth: Option<Arc<OAuth>>,
     /// Identity of callers with the static token; `None` without OAuth.
@@ -42,7 +42,7 @@ pub(crate) struct Guard {
 #[error("`{0}` is not {1}")]
 pub struct InvalidHost(String, &'static str);
 
-impl Guard {
+impl AccessGuard {
     pub(crate) fn new(address: SocketAddr, access: Access) -> Result<Self, InvalidHost> {
         let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
         if !address.ip().is_unspecified() {
@@ -63,7 +63,8 @@ impl Guard {
                 return Err(InvalidHost(origin.clone(), "an origin like `https://app.example.com`"));
             }
         }
-        let token_identity = access.oauth.as_ref().map(|oauth| Arc::new(oauth.everything(TOKEN_SUBJECT)));
+        let token_identity =
+            access.oauth.as_ref().map(|oauth| Arc::new(oauth.identity_with_all_scopes(TOKEN_SUBJECT)));
         let Access { token, oauth, allowed_origins: origins, .. } = access;
         Ok(Self { token, oauth, token_identity, hosts, origins })
     }
@@ -73,13 +74,13 @@ impl Guard {
         self.oauth.as_ref()
     }
 
-    fn is_open(&self, path: &str) -> bool {
-        path == OPEN_ROUTE || self.oauth.as_ref().is_some_and(|oauth| oauth.is_metadata(path))
+    fn is_public_route(&self, path: &str) -> bool {
+        path == PUBLIC_ROUTE || self.oauth.as_ref().is_some_and(|oauth| oauth.is_metadata_path(path))
     }
 
     fn check_host(&self, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), ApiError> {
-        let mut given = headers.get_all(header::HOST).iter();
-        let host = match (given.next(), given.next()) {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let host = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host.to_str().ok(),
             (None, _) => uri_host,
             _ => None,
@@ -87,8 +88,8 @@ impl Guard {
         let host =
             host.ok_or_else(|| ApiError::new(ErrorKind::BadRequest, "one `Host` header is required"))?;
         // An absolute request target names a host besides the `Host` header; both must be served here.
-        let mut named = std::iter::once(host).chain(uri_host);
-        if named.all(|host| self.hosts.contains(&host_name(host).to_ascii_lowercase())) {
+        let mut hosts = std::iter::once(host).chain(uri_host);
+        if hosts.all(|host| self.hosts.contains(&host_name(host).to_ascii_lowercase())) {
             return Ok(());
         }
         let message = "this host name is not served here; add it to `server.allowed_hosts`";
@@ -97,8 +98,8 @@ impl Guard {
 
     /// The origin to allow by CORS headers; `None` if the request has no origin, or the server's own.
     fn check_origin<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a HeaderValue>, ApiError> {
-        let mut given = headers.get_all(header::ORIGIN).iter();
-        let origin = match (given.next(), given.next()) {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let origin = match (origins.next(), origins.next()) {
             (None, _) => return Ok(None),
             (Some(origin), None) => origin,
             _ => return Err(ApiError::new(ErrorKind::BadRequest, "there is more than one `Origin` header")),
@@ -118,18 +119,18 @@ impl Guard {
     }
 
     /// The identity that a bearer token proves; `None` without authentication, or without OAuth.
-    async fn identify(&self, given: Option<&[u8]>) -> Result<Option<Arc<Identity>>, ApiError> {
+    async fn identify(&self, presented: Option<&[u8]>) -> Result<Option<Arc<Identity>>, ApiError> {
         if self.token.is_none() && self.oauth.is_none() {
             return Ok(None);
         }
         // Compared in constant time, so that the response time does not reveal how much of a guess was right.
-        if let (Some(token), Some(given)) = (&self.token, given)
-            && bool::from(given.ct_eq(token.expose().as_bytes()))
+        if let (Some(token), Some(presented)) = (&self.token, presented)
+            && bool::from(presented.ct_eq(token.expose().as_bytes()))
         {
             return Ok(self.token_identity.clone());
         }
-        match (&self.oauth, given) {
-            (Some(oauth), Some(given)) => bearer_of(oauth, given).await.map(Some),
+        match (&self.oauth, presented) {
+            (Some(oauth), Some(presented)) => verify_access_token(oauth, presented).await.map(Some),
             (Some(oauth), None) => Err(unauthorized(oauth.challenge())),
             (None, _) => Err(unauthorized(HeaderValue::from_static("Bearer"))),
         }
@@ -137,21 +138,21 @@ impl Guard {
 }
 
 /// The identity of an access token, if it is valid and has the scopes that every request needs.
-async fn bearer_of(oauth: &OAuth, token: &[u8]) -> Result<Arc<Identity>, ApiError> {
+async fn verify_access_token(oauth: &OAuth, token: &[u8]) -> Result<Arc<Identity>, ApiError> {
     let identity = oauth.verify(token).await.map_err(|refusal| match refusal {
-        Refusal::Invalid(why) => ApiError::new(ErrorKind::Unauthorized, why)
-            .with_header(header::WWW_AUTHENTICATE, oauth.invalid_token(why)),
-        Refusal::NoKeys => {
+        TokenError::Invalid(reason) => ApiError::new(ErrorKind::Unauthorized, reason)
+            .with_header(header::WWW_AUTHENTICATE, oauth.invalid_token_challenge(reason)),
+        TokenError::KeysUnavailable => {
             let message = "the token cannot be checked: the keys of its issuer cannot be got just now";
             ApiError::new(ErrorKind::Overloaded, message)
         }
     })?;
-    match oauth.lacking(&identity) {
+    match oauth.missing_scopes(&identity) {
         None => Ok(Arc::new(identity)),
-        Some(needed) => {
-            let names: Vec<String> = needed.iter().map(|scope| format!("`{scope}`")).collect();
+        Some(required) => {
+            let names: Vec<String> = required.iter().map(|scope| format!("`{scope}`")).collect();
             let message = format!("a token with these scopes is required: {}", names.join(", "));
-            Err(ToolError::new(ErrorKind::Forbidden, message).with_scopes(needed.clone()).into())
+            Err(ToolError::new(ErrorKind::Forbidden, message).with_scopes(required.clone()).into())
         }
     }
 }
@@ -162,7 +163,7 @@ fn unauthorized(challenge: HeaderValue) -> ApiError {
 }
 
 /// The token in the `Authorization` header; tokens elsewhere are ignored.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.as_bytes().split_at_checked("Bearer ".len()))
@@ -183,7 +184,7 @@ pub(crate) async fn admit(State(api): State<Api>, request: Request, next: Next) 
     let mut response = if preflight {
         StatusCode::NO_CONTENT.into_response()
     } else {
-        authorized(&api.guard, request, next).await
+        run_authenticated(&api.guard, request, next).await
     };
     if let Some(origin) = origin {
         allow_origin(response.headers_mut(), origin, preflight);
@@ -192,14 +193,14 @@ pub(crate) async fn admit(State(api): State<Api>, request: Request, next: Next) 
 }
 
 /// Runs a request if its caller is authenticated; names the missing scopes in a 403 response.
-async fn authorized(guard: &Guard, mut request: Request, next: Next) -> Response {
-    let identified = if guard.is_open(request.uri().path()) {
+async fn run_authenticated(guard: &AccessGuard, mut request: Request, next: Next) -> Response {
+    let identity = if guard.is_public_route(request.uri().path()) {
         Ok(None)
     } else {
-        let given = bearer(request.headers()).map(<[u8]>::to_vec);
-        guard.identify(given.as_deref()).await
+        let token = bearer_token(request.headers()).map(<[u8]>::to_vec);
+        guard.identify(token.as_deref()).await
     };
-    let mut response = match identified {
+    let mut response = match identity {
         Ok(identity) => {
             if let Some(identity) = identity {
                 request.extensions_mut().insert(identity);
@@ -210,9 +211,9 @@ async fn authorized(guard: &Guard, mut request: Request, next: Next) -> Response
     };
     if let Some(oauth) = guard.oauth()
         && response.status() == StatusCode::FORBIDDEN
-        && let Some(NeededScopes(needed)) = response.extensions_mut().remove()
+        && let Some(RequiredScopes(required)) = response.extensions_mut().remove()
     {
-        let challenge = oauth.insufficient_scope(&needed);
+        let challenge = oauth.insufficient_scope_challenge(&required);
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }
     response
@@ -270,10 +271,10 @@ mod tests {
     fn patterns_and_urls_are_not_hosts() {
         let address = "127.0.0.1:0".parse().unwrap();
         let hosts = |host: &str| Access { allowed_hosts: vec![host.to_owned()], ..Access::default() };
-        assert!(Guard::new(address, hosts("*")).is_err());
-        assert!(Guard::new(address, hosts("https://a.example")).is_err());
-        assert!(Guard::new(address, hosts("a.example:8080")).is_ok());
+        assert!(AccessGuard::new(address, hosts("*")).is_err());
+        assert!(AccessGuard::new(address, hosts("https://a.example")).is_err());
+        assert!(AccessGuard::new(address, hosts("a.example:8080")).is_ok());
         let origin = Access { allowed_origins: vec!["a.example".to_owned()], ..Access::default() };
-        assert!(Guard::new(address, origin).is_err());
+        assert!(AccessGuard::new(address, origin).is_err());
     }
 }

@@ -14,7 +14,7 @@ pub(crate) async fn read_object(
     body: Body,
     limits: &HttpLimits,
 ) -> Result<Value, ApiError> {
-    let bytes = read(body, limits).await?;
+    let bytes = read_body(body, limits).await?;
     if bytes.is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
     }
@@ -32,7 +32,7 @@ pub(crate) async fn read_object(
 }
 
 /// The body, within its bounds of size and time.
-pub(crate) async fn read(body: Body, limits: &HttpLimits) -> Result<Bytes, ApiError> {
+pub(crate) async fn read_body(body: Body, limits: &HttpLimits) -> Result<Bytes, ApiError> {
     tokio::time::timeout(limits.body_timeout, collect(body, limits.body_bytes))
         .await
         .map_err(|_| ApiError::new(ErrorKind::Timeout, "the request body took too long to arrive"))?

@@ -12,12 +12,12 @@ mod openapi;
 mod peers;
 mod routes;
 mod serve;
+mod socket;
 mod stream;
-mod wire;
 
-pub use access::{Access, Exposed, TOKEN_LENGTH_MIN, generate_token};
+pub use access::{Access, TOKEN_LENGTH_MIN, UnprotectedServer, generate_token};
 pub use guard::InvalidHost;
-pub use oauth::{InvalidOAuth, OAuth, OAuthLimits, OAuthOptions};
+pub use oauth::{InvalidOAuthOption, OAuth, OAuthLimits, OAuthOptions};
 pub use serve::serve;
 
 use ctx_core::LiveCatalog;
@@ -31,12 +31,12 @@ use tokio_util::task::TaskTracker;
 #[derive(Clone)]
 pub struct Api {
     pub(crate) catalog: Arc<LiveCatalog>,
-    pub(crate) guard: Arc<guard::Guard>,
+    pub(crate) guard: Arc<guard::AccessGuard>,
     pub(crate) limits: HttpLimits,
     /// The MCP server at `/mcp`, if there is one.
     pub(crate) mcp: Option<McpServer>,
     /// Calls whose events are streamed (SSE); they run in tasks of their own.
-    pub(crate) streamed: TaskTracker,
+    pub(crate) streamed_calls: TaskTracker,
 }
 
 /// Bounds on requests and connections.
@@ -66,8 +66,8 @@ impl Api {
         access: Access,
         limits: HttpLimits,
     ) -> Result<Self, InvalidHost> {
-        let guard = Arc::new(guard::Guard::new(address, access)?);
-        Ok(Self { catalog, guard, limits, mcp: None, streamed: TaskTracker::new() })
+        let guard = Arc::new(guard::AccessGuard::new(address, access)?);
+        Ok(Self { catalog, guard, limits, mcp: None, streamed_calls: TaskTracker::new() })
     }
 
     /// Serves MCP at `/mcp`, too.

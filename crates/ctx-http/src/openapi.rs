@@ -23,12 +23,21 @@ const EVENTS_DESCRIPTION: &str = "Server-Sent Events: any number of `progress` \
 
 /// The OpenAPI description of the API with this catalog.
 pub(crate) fn document(catalog: &Catalog) -> Value {
-    let mut schemas = own_schemas();
+    let mut schemas = route_schemas();
     let mut paths = PathsBuilder::new()
-        .path("/health", item(HttpMethod::Get, operation("health", "Whether the server is up", "Health")))
-        .path("/tools/list", item(HttpMethod::Get, operation("list_tools", "List the tools", "ToolList")));
+        .path(
+            "/health",
+            path_item(HttpMethod::Get, operation("health", "Whether the server is up", "Health")),
+        )
+        .path(
+            "/tools/list",
+            path_item(HttpMethod::Get, operation("list_tools", "List the tools", "ToolList")),
+        );
     paths = paths
-        .path("/agents/list", item(HttpMethod::Get, operation("list_agents", "List the agents", "AgentList")))
+        .path(
+            "/agents/list",
+            path_item(HttpMethod::Get, operation("list_agents", "List the agents", "AgentList")),
+        )
         .path("/agents/{name}/prompt", prompt_item());
     for entry in catalog.listed() {
         let name = entry.name.outward();
@@ -37,7 +46,7 @@ pub(crate) fn document(catalog: &Catalog) -> Value {
         paths = paths.path(format!("/tools/{name}"), tool_item(entry, &name));
     }
 
-    let described = OpenApiBuilder::new()
+    let description = OpenApiBuilder::new()
         .info(
             InfoBuilder::new()
                 .title("Context Harness")
@@ -46,28 +55,28 @@ pub(crate) fn document(catalog: &Catalog) -> Value {
                 .build(),
         )
         .paths(paths.build())
-        .components(Some(ComponentsBuilder::new().security_scheme("token", bearer()).build()))
+        .components(Some(ComponentsBuilder::new().security_scheme("token", bearer_scheme()).build()))
         // No credentials or the token: the settings of the server decide.
         .security(Some([SecurityRequirement::default(), SecurityRequirement::new("token", [""; 0])]))
         .build();
-    let mut document = serde_json::to_value(&described).unwrap_or_default();
+    let mut document = serde_json::to_value(&description).unwrap_or_default();
     document["components"]["schemas"] = Value::Object(schemas);
     document
 }
 
 fn tool_item(entry: &Entry, name: &str) -> PathItem {
     let response = response_name(entry);
-    let described =
+    let operation =
         |id: &str, contents: &[(&str, &str)]| operation_with(id, &entry.spec.description, contents);
-    let followed = [("application/json", response.as_str()), ("text/event-stream", EVENTS)];
+    let media_types = [("application/json", response.as_str()), ("text/event-stream", EVENTS)];
     if name == "sources" {
         return PathItemBuilder::new()
-            .operation(HttpMethod::Get, described("get_sources", &followed[..1]).build())
-            .operation(HttpMethod::Post, described(name, &followed).build())
+            .operation(HttpMethod::Get, operation("get_sources", &media_types[..1]).build())
+            .operation(HttpMethod::Post, operation(name, &media_types).build())
             .build();
     }
     let body = request_body(&request_name(entry), Required::True);
-    item(HttpMethod::Post, described(name, &followed).request_body(Some(body)))
+    path_item(HttpMethod::Post, operation(name, &media_types).request_body(Some(body)))
 }
 
 fn prompt_item() -> PathItem {
@@ -80,8 +89,8 @@ fn prompt_item() -> PathItem {
         .build();
     let body = request_body("AgentArguments", Required::False);
     let summary = "Resolve an agent to what a model is told";
-    let described = operation("prompt_agent", summary, "Prompt").parameter(name).request_body(Some(body));
-    item(HttpMethod::Post, described)
+    let operation = operation("prompt_agent", summary, "Prompt").parameter(name).request_body(Some(body));
+    path_item(HttpMethod::Post, operation)
 }
 
 fn request_body(schema: &str, required: Required) -> RequestBody {
@@ -114,7 +123,7 @@ fn content(schema: &str) -> Content {
     ContentBuilder::new().schema(Some(reference(schema))).build()
 }
 
-fn item(method: HttpMethod, operation: OperationBuilder) -> PathItem {
+fn path_item(method: HttpMethod, operation: OperationBuilder) -> PathItem {
     PathItemBuilder::new().operation(method, operation.build()).build()
 }
 
@@ -122,7 +131,7 @@ fn reference(name: &str) -> Ref {
     Ref::from_schema_name(name)
 }
 
-fn bearer() -> SecurityScheme {
+fn bearer_scheme() -> SecurityScheme {
     SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build())
 }
 
@@ -140,56 +149,66 @@ fn response_schema(entry: &Entry) -> Value {
     match AnswerForm::of(&entry.name) {
         AnswerForm::Unwrapped => own,
         AnswerForm::Wrapped => {
-            json!({"type": "object", "properties": {"result": own, "logs": logs()}, "required": ["result"]})
+            json!({"type": "object", "properties": {"result": own, "logs": logs_schema()}, "required": ["result"]})
         }
-        AnswerForm::Detailed => object(json!({"result": own, "logs": logs(), "meta": meta()})),
+        AnswerForm::Detailed => {
+            object_schema(json!({"result": own, "logs": logs_schema(), "meta": meta_schema()}))
+        }
     }
 }
 
-fn object(properties: Value) -> Value {
+fn object_schema(properties: Value) -> Value {
     let required: Vec<&String> = properties.as_object().into_iter().flat_map(Map::keys).collect();
     json!({"type": "object", "required": required, "properties": properties})
 }
 
-fn text() -> Value {
+fn string_schema() -> Value {
     json!({"type": "string"})
 }
 
-fn logs() -> Value {
+fn logs_schema() -> Value {
     let level = json!({"enum": ["trace", "debug", "info", "warn", "error"]});
-    json!({"type": "array", "items": object(json!({"level": level, "message": text()}))})
+    json!({"type": "array", "items": object_schema(json!({"level": level, "message": string_schema()}))})
 }
 
 /// Schema of `meta`: what a call did inside.
-fn meta() -> Value {
+fn meta_schema() -> Value {
     let count = || json!({"type": "integer", "minimum": 0});
-    object(json!({"calls": count(), "bytes_kept": count()}))
+    object_schema(json!({"calls": count(), "bytes_kept": count()}))
 }
 
 /// Schemas of the routes that are not tools.
-fn own_schemas() -> Map<String, Value> {
-    let tool = object(json!({
-        "name": text(), "description": text(), "builtin": {"type": "boolean"}, "parameters": {"type": "object"},
+fn route_schemas() -> Map<String, Value> {
+    let tool = object_schema(json!({
+        "name": string_schema(), "description": string_schema(), "builtin": {"type": "boolean"}, "parameters": {"type": "object"},
     }));
-    let mut error = object(json!({"error": object(json!({"code": text(), "message": text()}))}));
-    error["properties"]["logs"] = logs();
-    error["properties"]["meta"] = meta();
-    let texts = || json!({"type": "array", "items": text()});
-    let argument = object(json!({"name": text(), "description": text(), "required": {"type": "boolean"}}));
-    let agent = object(json!({
-        "name": text(), "description": text(), "tools": texts(),
+    let mut error = object_schema(
+        json!({"error": object_schema(json!({"code": string_schema(), "message": string_schema()}))}),
+    );
+    error["properties"]["logs"] = logs_schema();
+    error["properties"]["meta"] = meta_schema();
+    let texts = || json!({"type": "array", "items": string_schema()});
+    let argument = object_schema(
+        json!({"name": string_schema(), "description": string_schema(), "required": {"type": "boolean"}}),
+    );
+    let agent = object_schema(json!({
+        "name": string_schema(), "description": string_schema(), "tools": texts(),
         "source": {"enum": ["toml", "lua", "rust", "mcp"]}, "arguments": {"type": "array", "items": argument},
     }));
-    let message = object(json!({"role": {"enum": ["user", "assistant", "system"]}, "content": text()}));
+    let message =
+        object_schema(json!({"role": {"enum": ["user", "assistant", "system"]}, "content": string_schema()}));
     let messages = json!({"type": "array", "items": message});
     Map::from_iter([
         (ERROR.to_owned(), error),
         (EVENTS.to_owned(), json!({"type": "string", "description": EVENTS_DESCRIPTION})),
         ("AgentArguments".to_owned(), json!({"type": "object"})),
-        ("AgentList".to_owned(), object(json!({"agents": {"type": "array", "items": agent}}))),
-        ("AgentName".to_owned(), text()),
-        ("Prompt".to_owned(), object(json!({"system": text(), "tools": texts(), "messages": messages}))),
-        ("Health".to_owned(), object(json!({"status": text(), "version": text()}))),
-        ("ToolList".to_owned(), object(json!({"tools": {"type": "array", "items": tool}}))),
+        ("AgentList".to_owned(), object_schema(json!({"agents": {"type": "array", "items": agent}}))),
+        ("AgentName".to_owned(), string_schema()),
+        (
+            "Prompt".to_owned(),
+            object_schema(json!({"system": string_schema(), "tools": texts(), "messages": messages})),
+        ),
+        ("Health".to_owned(), object_schema(json!({"status": string_schema(), "version": string_schema()}))),
+        ("ToolList".to_owned(), object_schema(json!({"tools": {"type": "array", "items": tool}}))),
     ])
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub(crate) struct Peers {
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    each_max: usize,
+    per_peer_max: usize,
 }
 
 /// A connection slot of one client; dropping it releases the slot.
@@ -18,17 +18,17 @@ pub(crate) struct PeerSlot {
 }
 
 impl Peers {
-    /// Allows each client `each_max` connections.
-    pub(crate) fn new(each_max: usize) -> Self {
-        Self { open: Arc::default(), each_max }
+    /// Allows each client `per_peer_max` connections.
+    pub(crate) fn new(per_peer_max: usize) -> Self {
+        Self { open: Arc::default(), per_peer_max }
     }
 
     /// Takes a slot for one more connection from this address; `None` at the limit.
-    pub(crate) fn admit(&self, address: IpAddr) -> Option<PeerSlot> {
+    pub(crate) fn acquire(&self, address: IpAddr) -> Option<PeerSlot> {
         let peer = peer_of(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(peer).or_default();
-        if *count >= self.each_max {
+        if *count >= self.per_peer_max {
             return None;
         }
         *count += 1;
@@ -69,28 +69,28 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_has_its_share_and_no_more() {
+    fn a_peer_gets_no_more_connections_than_its_limit() {
         let peers = Peers::new(2);
-        let first = peers.admit(ip("10.0.0.1")).unwrap();
-        let _second = peers.admit(ip("::ffff:10.0.0.1")).unwrap();
-        assert!(peers.admit(ip("10.0.0.1")).is_none());
-        let _other = peers.admit(ip("10.0.0.2")).unwrap();
+        let first = peers.acquire(ip("10.0.0.1")).unwrap();
+        let _second = peers.acquire(ip("::ffff:10.0.0.1")).unwrap();
+        assert!(peers.acquire(ip("10.0.0.1")).is_none());
+        let _other = peers.acquire(ip("10.0.0.2")).unwrap();
         drop(first);
-        assert!(peers.admit(ip("10.0.0.1")).is_some());
+        assert!(peers.acquire(ip("10.0.0.1")).is_some());
     }
 
     #[test]
     fn addresses_of_one_network_of_ipv6_are_one_peer() {
         let peers = Peers::new(1);
-        let _one = peers.admit(ip("2001:db8:1:2::1")).unwrap();
-        assert!(peers.admit(ip("2001:db8:1:2:ffff::9")).is_none());
-        assert!(peers.admit(ip("2001:db8:1:3::1")).is_some());
+        let _one = peers.acquire(ip("2001:db8:1:2::1")).unwrap();
+        assert!(peers.acquire(ip("2001:db8:1:2:ffff::9")).is_none());
+        assert!(peers.acquire(ip("2001:db8:1:3::1")).is_some());
     }
 
     #[test]
-    fn nothing_is_remembered_of_those_who_left() {
+    fn a_peer_without_connections_is_forgotten() {
         let peers = Peers::new(1);
-        drop(peers.admit(ip("10.0.0.1")).unwrap());
+        drop(peers.acquire(ip("10.0.0.1")).unwrap());
         assert!(peers.open.lock().unwrap().is_empty());
     }
 }

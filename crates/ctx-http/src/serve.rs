@@ -2,7 +2,7 @@
 
 use crate::error::ApiError;
 use crate::peers::Peers;
-use crate::wire::Wire;
+use crate::socket::ClientSocket;
 use crate::{Api, routes};
 use axum::body::Body;
 use ctx_core::ErrorKind;
@@ -29,8 +29,8 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of concurrent refusals.
 const REFUSALS_MAX: usize = 64;
 /// Reasons for refusing a connection.
-const TOO_MANY: &str = "too many connections";
-const TOO_MANY_OF_PEER: &str = "too many connections from this address";
+const TOO_MANY_CONNECTIONS: &str = "too many connections";
+const TOO_MANY_FROM_PEER: &str = "too many connections from this address";
 /// hyper's own buffer must hold headers somewhat larger than the limit, so that the guard can refuse them
 /// with a proper error response.
 const BUFFER_SLACK: usize = 64 << 10;
@@ -48,10 +48,10 @@ pub fn serve(
 
 async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationToken) -> io::Result<()> {
     let limits = api.limits;
-    let (streamed, mcp) = (api.streamed.clone(), api.mcp.clone());
+    let (streamed_calls, mcp) = (api.streamed_calls.clone(), api.mcp.clone());
     let oauth = api.guard.oauth().cloned();
     let _fresh_keys =
-        oauth.map(|oauth| AbortOnDropHandle::new(tokio::spawn(async move { oauth.keep_fresh().await })));
+        oauth.map(|oauth| AbortOnDropHandle::new(tokio::spawn(async move { oauth.keep_keys_fresh().await })));
     let service = TowerToHyperService::new(
         routes::router(api).map_request(|request: hyper::Request<Incoming>| request.map(Body::new)),
     );
@@ -61,7 +61,7 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
         .header_read_timeout(limits.header_timeout)
         .max_buf_size(limits.header_bytes + BUFFER_SLACK);
 
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let slots = Arc::new(Semaphore::new(limits.connections));
     let peers = Peers::new(limits.connections_per_peer);
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let connections = TaskTracker::new();
@@ -79,16 +79,16 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
                 }
             },
         };
-        let place = match (places.clone().try_acquire_owned(), peers.admit(peer)) {
-            (Ok(place), Some(peer_slot)) => (place, peer_slot),
-            (place, _) => {
-                let why = if place.is_err() { TOO_MANY } else { TOO_MANY_OF_PEER };
+        let slot = match (slots.clone().try_acquire_owned(), peers.acquire(peer)) {
+            (Ok(slot), Some(peer_slot)) => (slot, peer_slot),
+            (slot, _) => {
+                let reason = if slot.is_err() { TOO_MANY_CONNECTIONS } else { TOO_MANY_FROM_PEER };
                 // Beyond `REFUSALS_MAX` at once, the connection is closed without a response.
-                if let Ok(place) = refusals.clone().try_acquire_owned() {
-                    let wire = Wire::new(stream, REFUSAL_TIMEOUT, shutdown.clone());
+                if let Ok(slot) = refusals.clone().try_acquire_owned() {
+                    let socket = ClientSocket::new(stream, REFUSAL_TIMEOUT, shutdown.clone());
                     connections.spawn(async move {
-                        refuse(wire, why).await;
-                        drop(place);
+                        refuse(socket, reason).await;
+                        drop(slot);
                     });
                 }
                 continue;
@@ -98,8 +98,8 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "set_nodelay failed");
         }
-        let wire = Wire::new(stream, limits.body_timeout, shutdown.clone());
-        let connection = http.serve_connection(TokioIo::new(wire), service.clone());
+        let socket = ClientSocket::new(stream, limits.body_timeout, shutdown.clone());
+        let connection = http.serve_connection(TokioIo::new(socket), service.clone());
         let (shutdown, abort) = (shutdown.clone(), abort.clone());
         connections.spawn(async move {
             let mut connection = std::pin::pin!(connection);
@@ -116,36 +116,36 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
             if let Err(error) = ended {
                 tracing::debug!(%error, "connection ended");
             }
-            drop(place);
+            drop(slot);
         });
     }
 
     drop(listener);
     connections.close();
-    let latest = Instant::now() + limits.drain;
-    if tokio::time::timeout_at(latest, connections.wait()).await.is_err() {
+    let deadline = Instant::now() + limits.drain;
+    if tokio::time::timeout_at(deadline, connections.wait()).await.is_err() {
         tracing::warn!("requests still in flight after {} s are cut off", limits.drain.as_secs());
         abort.cancel();
         connections.wait().await;
     }
     // Their clients are disconnected, so they end at once; their runs are recorded before the server reports
     // its end.
-    streamed.close();
-    streamed.wait().await;
+    streamed_calls.close();
+    streamed_calls.wait().await;
     if let Some(mcp) = mcp {
-        mcp.drained(latest.saturating_duration_since(Instant::now())).await;
+        mcp.drained(deadline.saturating_duration_since(Instant::now())).await;
     }
     Ok(())
 }
 
 /// Refuses a connection with 503, without hyper, which would need a connection slot.
-async fn refuse(mut wire: Wire, why: &'static str) {
-    let answer = ApiError::new(ErrorKind::Overloaded, why).to_bytes();
-    let told = async {
-        wire.write_all(&answer).await?;
-        wire.shutdown().await
+async fn refuse(mut socket: ClientSocket, reason: &'static str) {
+    let response = ApiError::new(ErrorKind::Overloaded, reason).to_bytes();
+    let sent = async {
+        socket.write_all(&response).await?;
+        socket.shutdown().await
     };
-    if let Err(error) = told.await {
+    if let Err(error) = sent.await {
         tracing::debug!(%error, "a refused connection did not listen");
     }
 }

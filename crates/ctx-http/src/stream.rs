@@ -29,92 +29,93 @@ const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
 /// Whether the `Accept` header of a request names event streams.
-pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_event_stream(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|range| {
         let mut parts = range.split(';').map(str::trim);
-        let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("text/event-stream"));
-        let is_refused = parts.any(|part| {
+        let names_event_stream =
+            parts.next().is_some_and(|name| name.eq_ignore_ascii_case("text/event-stream"));
+        let is_rejected = parts.any(|part| {
             let weight = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
             weight.and_then(|weight| weight.parse::<f32>().ok()) == Some(0.0)
         });
-        is_named && !is_refused
+        names_event_stream && !is_rejected
     })
 }
 
 /// Calls a tool and streams its events. A call that the catalog does not admit is answered with an HTTP error
 /// status; once it is admitted, every failure is an `error` event, however soon it comes.
-pub(crate) async fn stream(
+pub(crate) async fn stream_call(
     name: String,
     arguments: Value,
     call: Call,
     form: AnswerForm,
     calls: &TaskTracker,
 ) -> Result<Response, ApiError> {
-    let outbox = Arc::new(Outbox::default());
-    let call = call.with_peer(outbox.clone());
+    let queue = Arc::new(EventQueue::default());
+    let call = call.with_peer(queue.clone());
     let running = async move { Catalog::call(&name, arguments, call).await };
     let mut running = AbortOnDropHandle::new(calls.spawn(running));
     let state = tokio::select! {
         biased;
-        () = outbox.admitted.notified() => State::Running(running),
-        ended = &mut running => State::Ended(Ok(unless_broken(ended)?)),
+        () = queue.admitted.notified() => CallState::Running(running),
+        ended = &mut running => CallState::Ended(Ok(call_outcome(ended)?)),
     };
-    let events = Sse::new(events(Feed { outbox, state, form }));
+    let events = Sse::new(events(CallStream { queue, state, form }));
     Ok(([UNBUFFERED], events).into_response())
 }
 
 /// The outcome of a call whose task may have panicked.
-fn unless_broken(ended: Result<Result<Output, ToolError>, JoinError>) -> Result<Output, ToolError> {
+fn call_outcome(ended: Result<Result<Output, ToolError>, JoinError>) -> Result<Output, ToolError> {
     ended.unwrap_or_else(|error| Err(ToolError::internal("the request failed", error)))
 }
 
-fn events(feed: Feed) -> impl Stream<Item = Result<Event, Infallible>> {
-    stream::unfold(Some(feed), async |feed| {
-        let mut feed = feed?;
-        let event = feed.next().await;
-        let rest = (!matches!(feed.state, State::Told)).then_some(feed);
-        Some((Ok(event), rest))
+fn events(call_stream: CallStream) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(Some(call_stream), async |call_stream| {
+        let mut call_stream = call_stream?;
+        let event = call_stream.next().await;
+        let remaining = (!matches!(call_stream.state, CallState::Finished)).then_some(call_stream);
+        Some((Ok(event), remaining))
     })
 }
 
 /// The events for one client. Dropping it, because the client has disconnected, cancels the call.
-struct Feed {
-    outbox: Arc<Outbox>,
-    state: State,
+struct CallStream {
+    queue: Arc<EventQueue>,
+    state: CallState,
     form: AnswerForm,
 }
 
-enum State {
+enum CallState {
     Running(AbortOnDropHandle<Result<Output, ToolError>>),
     Ended(Result<Output, ToolError>),
-    Told,
+    Finished,
 }
 
-impl Feed {
+impl CallStream {
     async fn next(&mut self) -> Event {
         loop {
-            if let Some(event) = self.outbox.take() {
+            if let Some(event) = self.queue.dequeue() {
                 return event;
             }
             match &mut self.state {
-                State::Running(task) => tokio::select! {
-                    () = self.outbox.filled.notified() => {}
+                CallState::Running(task) => tokio::select! {
+                    () = self.queue.event_queued.notified() => {}
                     ended = task => {
-                        self.state = State::Ended(unless_broken(ended));
+                        self.state = CallState::Ended(call_outcome(ended));
                     }
                     () = tokio::time::sleep(KEEP_ALIVE) => return Event::default().comment(""),
                 },
-                State::Ended(_) | State::Told => return self.ending(),
+                CallState::Ended(_) | CallState::Finished => return self.final_event(),
             }
         }
     }
 
-    fn ending(&mut self) -> Event {
-        match std::mem::replace(&mut self.state, State::Told) {
-            State::Ended(Ok(output)) => event("result", &self.form.body(output)),
-            State::Ended(Err(error)) => event("error", &ApiError::from(error).body()),
-            State::Running(_) | State::Told => {
+    fn final_event(&mut self) -> Event {
+        match std::mem::replace(&mut self.state, CallState::Finished) {
+            CallState::Ended(Ok(output)) => event("result", &self.form.body(output)),
+            CallState::Ended(Err(error)) => event("error", &ApiError::from(error).body()),
+            CallState::Running(_) | CallState::Finished => {
                 event("error", &ApiError::new(ErrorKind::Internal, "the request failed").body())
             }
         }
@@ -128,26 +129,26 @@ fn event(name: &str, data: &Value) -> Event {
 
 /// Events of the tool that the client has not read.
 #[derive(Default)]
-struct Outbox {
-    queue: Mutex<Queue>,
-    filled: Notify,
+struct EventQueue {
+    pending: Mutex<QueuedEvents>,
+    event_queued: Notify,
     admitted: Notify,
 }
 
 #[derive(Default)]
-struct Queue {
-    told: VecDeque<Told>,
+struct QueuedEvents {
+    events: VecDeque<CallEvent>,
     bytes: usize,
     /// Log lines dropped since the last that was queued.
-    lines_lost: usize,
+    dropped_lines: usize,
 }
 
-enum Told {
+enum CallEvent {
     Progress(Progress),
     Line(LogLine),
 }
 
-impl Told {
+impl CallEvent {
     fn bytes(&self) -> usize {
         match self {
             Self::Progress(progress) => progress.message.as_ref().map_or(0, String::len),
@@ -156,80 +157,80 @@ impl Told {
     }
 }
 
-impl Queue {
+impl QueuedEvents {
     fn has_room(&self, bytes: usize) -> bool {
-        self.told.len() < EVENTS_MAX && self.bytes + bytes <= EVENT_BYTES_MAX
+        self.events.len() < EVENTS_MAX && self.bytes + bytes <= EVENT_BYTES_MAX
     }
 
     /// Drops the oldest progress event: newer progress replaces it.
-    fn lose_progress(&mut self) -> bool {
-        let oldest = self.told.iter().position(|told| matches!(told, Told::Progress(_)));
-        let lost = oldest.and_then(|place| self.told.remove(place));
-        self.bytes -= lost.as_ref().map_or(0, Told::bytes);
-        lost.is_some()
+    fn drop_oldest_progress(&mut self) -> bool {
+        let oldest = self.events.iter().position(|event| matches!(event, CallEvent::Progress(_)));
+        let dropped = oldest.and_then(|index| self.events.remove(index));
+        self.bytes -= dropped.as_ref().map_or(0, CallEvent::bytes);
+        dropped.is_some()
     }
 
-    fn push(&mut self, told: Told) {
-        let bytes = told.bytes();
-        while !self.has_room(bytes) && self.lose_progress() {}
+    fn push(&mut self, event: CallEvent) {
+        let bytes = event.bytes();
+        while !self.has_room(bytes) && self.drop_oldest_progress() {}
         if self.has_room(bytes) {
-            let gap = self.gap();
-            for told in gap.into_iter().chain([told]) {
-                self.bytes += told.bytes();
-                self.told.push_back(told);
+            let dropped_lines_event = self.dropped_lines_event();
+            for event in dropped_lines_event.into_iter().chain([event]) {
+                self.bytes += event.bytes();
+                self.events.push_back(event);
             }
-        } else if matches!(told, Told::Line(_)) {
-            self.lines_lost += 1;
+        } else if matches!(event, CallEvent::Line(_)) {
+            self.dropped_lines += 1;
         }
     }
 
-    fn pop(&mut self) -> Option<Told> {
-        let Some(told) = self.told.pop_front() else { return self.gap() };
-        self.bytes -= told.bytes();
-        Some(told)
+    fn pop(&mut self) -> Option<CallEvent> {
+        let Some(event) = self.events.pop_front() else { return self.dropped_lines_event() };
+        self.bytes -= event.bytes();
+        Some(event)
     }
 
     /// The log line that stands for dropped lines.
-    fn gap(&mut self) -> Option<Told> {
-        let lines = std::mem::take(&mut self.lines_lost);
+    fn dropped_lines_event(&mut self) -> Option<CallEvent> {
+        let lines = std::mem::take(&mut self.dropped_lines);
         let message =
             format!("{lines} lines of the log are left out here: they came faster than they were read");
-        (lines > 0).then_some(Told::Line(LogLine { level: tracing::Level::WARN, message }))
+        (lines > 0).then_some(CallEvent::Line(LogLine { level: tracing::Level::WARN, message }))
     }
 }
 
-impl Outbox {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+impl EventQueue {
+    fn lock(&self) -> MutexGuard<'_, QueuedEvents> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, told: Told) {
-        self.queue().push(told);
-        self.filled.notify_one();
+    fn enqueue(&self, event: CallEvent) {
+        self.lock().push(event);
+        self.event_queued.notify_one();
     }
 
-    fn take(&self) -> Option<Event> {
-        let told = self.queue().pop()?;
-        Some(match told {
-            Told::Progress(Progress { done, total, message }) => {
+    fn dequeue(&self) -> Option<Event> {
+        let next = self.lock().pop()?;
+        Some(match next {
+            CallEvent::Progress(Progress { done, total, message }) => {
                 event("progress", &json!({"progress": done, "total": total, "message": message}))
             }
-            Told::Line(line) => event("log", &json!(line)),
+            CallEvent::Line(line) => event("log", &json!(line)),
         })
     }
 }
 
-impl Peer for Outbox {
+impl Peer for EventQueue {
     fn admitted(&self) {
         self.admitted.notify_one();
     }
 
     fn progress(&self, progress: Progress) {
-        self.put(Told::Progress(progress));
+        self.enqueue(CallEvent::Progress(progress));
     }
 
     fn log(&self, level: tracing::Level, message: &str) {
-        self.put(Told::Line(LogLine { level, message: message.to_owned() }));
+        self.enqueue(CallEvent::Line(LogLine { level, message: message.to_owned() }));
     }
 }
 
@@ -239,67 +240,70 @@ mod tests {
     use futures::StreamExt;
     use http_body_util::BodyExt;
 
-    fn feed(state: State) -> (Arc<Outbox>, Feed) {
-        let outbox = Arc::new(Outbox::default());
-        (outbox.clone(), Feed { outbox, state, form: AnswerForm::Wrapped })
+    fn call_stream(state: CallState) -> (Arc<EventQueue>, CallStream) {
+        let queue = Arc::new(EventQueue::default());
+        (queue.clone(), CallStream { queue, state, form: AnswerForm::Wrapped })
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_stream_shows_that_it_lives() {
+    async fn a_silent_stream_sends_keep_alive_comments() {
         let running = AbortOnDropHandle::new(tokio::spawn(std::future::pending()));
-        let (outbox, feed) = feed(State::Running(running));
-        let mut body = Sse::new(events(feed)).into_response().into_body();
+        let (queue, call_stream) = call_stream(CallState::Running(running));
+        let mut body = Sse::new(events(call_stream)).into_response().into_body();
         let started = tokio::time::Instant::now();
         for times in 1..3 {
             let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!((&frame[..], started.elapsed()), (&b": \n\n"[..], KEEP_ALIVE * times));
         }
-        outbox.log(tracing::Level::INFO, "awake");
+        queue.log(tracing::Level::INFO, "awake");
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(&frame[..], b"event: log\ndata: {\"level\":\"info\",\"message\":\"awake\"}\n\n");
     }
 
     #[tokio::test]
-    async fn progress_gives_way_to_newer_progress_and_to_the_log() {
-        let (outbox, feed) = feed(State::Ended(Ok(Output::default())));
+    async fn old_progress_is_dropped_for_newer_progress_and_log_lines() {
+        let (queue, call_stream) = call_stream(CallState::Ended(Ok(Output::default())));
         let progress = |done: usize| Progress { done: done as f64, total: None, message: None };
         for done in 0..=EVENTS_MAX {
-            outbox.progress(progress(done));
+            queue.progress(progress(done));
         }
         {
-            let queue = outbox.queue();
-            assert_eq!(queue.told.len(), EVENTS_MAX);
-            assert!(matches!(queue.told.front(), Some(Told::Progress(oldest)) if oldest.done == 1.0));
+            let pending = queue.lock();
+            assert_eq!(pending.events.len(), EVENTS_MAX);
+            assert!(
+                matches!(pending.events.front(), Some(CallEvent::Progress(oldest)) if oldest.done == 1.0)
+            );
         }
         for _ in 0..EVENTS_MAX + 3 {
-            outbox.log(tracing::Level::INFO, "");
+            queue.log(tracing::Level::INFO, "");
         }
-        outbox.progress(progress(0));
+        queue.progress(progress(0));
         {
-            let queue = outbox.queue();
-            assert!(queue.told.iter().all(|told| matches!(told, Told::Line(_))));
-            assert_eq!((queue.told.len(), queue.lines_lost), (EVENTS_MAX, 3));
+            let pending = queue.lock();
+            assert!(pending.events.iter().all(|event| matches!(event, CallEvent::Line(_))));
+            assert_eq!((pending.events.len(), pending.dropped_lines), (EVENTS_MAX, 3));
         }
         // The dropped-lines message and the result come on top.
-        assert_eq!(events(feed).count().await, EVENTS_MAX + 2);
+        assert_eq!(events(call_stream).count().await, EVENTS_MAX + 2);
     }
 
     #[tokio::test]
     async fn lines_are_bounded_by_their_bytes_too() {
-        let outbox = Outbox::default();
+        let queue = EventQueue::default();
         for _ in 0..3 {
-            outbox.log(tracing::Level::INFO, &"x".repeat(EVENT_BYTES_MAX / 2));
+            queue.log(tracing::Level::INFO, &"x".repeat(EVENT_BYTES_MAX / 2));
         }
-        let queue = outbox.queue();
-        assert_eq!((queue.told.len(), queue.lines_lost, queue.bytes), (2, 1, EVENT_BYTES_MAX));
+        let pending = queue.lock();
+        assert_eq!((pending.events.len(), pending.dropped_lines, pending.bytes), (2, 1, EVENT_BYTES_MAX));
     }
 
     #[tokio::test]
-    async fn a_call_that_breaks_ends_its_stream_with_an_error() {
+    async fn a_call_that_is_aborted_ends_its_stream_with_an_error() {
         let broken = tokio::spawn(std::future::pending());
         broken.abort();
-        let (_, feed) = feed(State::Running(AbortOnDropHandle::new(broken)));
-        let body = Sse::new(events(feed)).into_response().into_body().collect().await.unwrap().to_bytes();
+        let (_, call_stream) = call_stream(CallState::Running(AbortOnDropHandle::new(broken)));
+        let body =
+            Sse::new(events(call_stream)).into_response().into_body().collect().await.unwrap().to_bytes();
         let error = r#"{"error":{"code":"internal","message":"the request failed"}}"#;
         assert_eq!(body, format!("event: error\ndata: {error}\n\n"));
     }

@@ -1,6 +1,6 @@
 //! Agents over HTTP: listed according to their schema, and resolved to prompts.
 
-use crate::common::{self, Server, Setup, get, post};
+use crate::common::{self, ApiServer, ServerBuilder, get, post};
 use async_trait::async_trait;
 use ctx_core::{
     Agent, AgentArgument, AgentSource, AgentSpec, Call, ErrorKind, Identifier, LogLine, Message, Prompt,
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-struct Responder;
+struct ResponderAgent;
 
 #[async_trait]
-impl Agent for Responder {
+impl Agent for ResponderAgent {
     fn spec(&self) -> Arc<AgentSpec> {
         let argument = |name: &str, required| AgentArgument {
             name: name.to_owned(),
@@ -52,9 +52,9 @@ impl Agent for Responder {
     }
 }
 
-struct Agents;
+struct AgentProvider;
 
-impl Provider for Agents {
+impl Provider for AgentProvider {
     fn name(&self) -> Identifier {
         Identifier::sanitize("tools")
     }
@@ -64,15 +64,15 @@ impl Provider for Agents {
     }
 
     fn agents(&self) -> Vec<Arc<dyn Agent>> {
-        vec![Arc::new(Responder)]
+        vec![Arc::new(ResponderAgent)]
     }
 }
 
-async fn server() -> Server {
-    Setup::new().provider(Arc::new(Agents)).start().await
+async fn server() -> ApiServer {
+    ServerBuilder::new().provider(Arc::new(AgentProvider)).start().await
 }
 
-fn prompt(arguments: &Value) -> common::Request {
+fn prompt(arguments: &Value) -> common::TestRequest {
     post("/agents/incident-responder/prompt").json(arguments)
 }
 
@@ -88,7 +88,7 @@ async fn agents_are_listed_with_the_published_keys() {
     let server = server().await;
     assert_eq!(server.send(get("/agents/list")).await.success(), json!({"agents": [agent]}));
     assert_eq!(server.send(get("/tools/list")).await.success(), json!({"tools": []}));
-    let server = Setup::new().start().await;
+    let server = ServerBuilder::new().start().await;
     assert_eq!(server.send(get("/agents/list")).await.success(), json!({"agents": []}));
 }
 

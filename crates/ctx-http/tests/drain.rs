@@ -1,6 +1,6 @@
 //! Shutdown and client disconnects: which calls are waited for, which are cut off, and what is recorded.
 
-use crate::common::{self, Gate, LIMITS, SHORT, Server, Setup, get, patiently, post};
+use crate::common::{self, ApiServer, Gate, LIMITS, SHORT, ServerBuilder, get, post, within_deadline};
 use ctx_core::{Outcome, Run};
 use ctx_http::HttpLimits;
 use serde_json::json;
@@ -8,12 +8,12 @@ use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-async fn server(gate: &Arc<Gate>) -> Server {
-    Setup::with([gate.tool("wait")]).start().await
+async fn server(gate: &Arc<Gate>) -> ApiServer {
+    ServerBuilder::with([gate.tool("wait")]).start().await
 }
 
-async fn hasty_server(gate: &Arc<Gate>) -> Server {
-    Setup::with([gate.tool("wait")]).limits(HttpLimits { drain: SHORT, ..LIMITS }).start().await
+async fn server_with_short_drain(gate: &Arc<Gate>) -> ApiServer {
+    ServerBuilder::with([gate.tool("wait")]).limits(HttpLimits { drain: SHORT, ..LIMITS }).start().await
 }
 
 fn cancelled() -> Outcome {
@@ -21,12 +21,12 @@ fn cancelled() -> Outcome {
 }
 
 /// A run without its id and times.
-fn told(run: Run) -> (String, String, serde_json::Value, Outcome) {
+fn run_summary(run: Run) -> (String, String, serde_json::Value, Outcome) {
     (run.tool, run.caller, run.arguments, run.outcome)
 }
 
-async fn refuses_connections(server: &Server) {
-    patiently("the port to close", async {
+async fn wait_until_port_is_closed(server: &ApiServer) {
+    within_deadline("the port to close", async {
         loop {
             match TcpStream::connect(server.address).await {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => break,
@@ -45,15 +45,15 @@ async fn a_request_in_flight_finishes_and_its_connection_ends() {
     client.send(post("/tools/wait")).await;
     gate.entered().await;
     server.stop();
-    refuses_connections(&server).await;
+    wait_until_port_is_closed(&server).await;
     assert!(!server.has_stopped());
 
     gate.open();
-    let answer = client.answer().await;
-    assert_eq!(answer.success(), json!({"result": "through"}));
-    assert_eq!(answer.header("connection"), Some("close"));
+    let response = client.read_response().await;
+    assert_eq!(response.success(), json!({"result": "through"}));
+    assert_eq!(response.header("connection"), Some("close"));
     assert_eq!(client.end().await, b"");
-    server.stopped().await;
+    server.wait_until_stopped().await;
 }
 
 #[tokio::test]
@@ -63,15 +63,15 @@ async fn a_body_on_its_way_is_waited_for() {
     let mut client = server.connect().await;
     let head = post("/tools/wait").header("Content-Type", "application/json").header("Content-Length", "2");
     client.send(head.header("Expect", "100-continue")).await;
-    assert_eq!(client.answer().await.status, 100);
+    assert_eq!(client.read_response().await.status, 100);
     server.stop();
-    refuses_connections(&server).await;
+    wait_until_port_is_closed(&server).await;
 
     client.send("{}").await;
     gate.entered().await;
     gate.open();
-    assert_eq!(client.answer().await.success(), json!({"result": "through"}));
-    server.stopped().await;
+    assert_eq!(client.read_response().await.success(), json!({"result": "through"}));
+    server.wait_until_stopped().await;
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn connections_without_a_request_end_at_once() {
     let server = server(&gate).await;
     let mut used = server.connect().await;
     used.send(get("/health")).await;
-    assert_eq!(used.answer().await.status, 200);
+    assert_eq!(used.read_response().await.status, 200);
     let mut untouched = server.connect().await;
     // Accepted by now, since a later connection was served.
     assert_eq!(server.send(get("/health")).await.status, 200);
@@ -88,29 +88,29 @@ async fn connections_without_a_request_end_at_once() {
     server.stop();
     assert_eq!(used.end().await, b"");
     assert_eq!(untouched.end().await, b"");
-    server.stopped().await;
+    server.wait_until_stopped().await;
 }
 
 #[tokio::test]
 async fn a_request_longer_than_the_drain_is_cut_and_recorded() {
     let gate = Gate::new();
-    let mut server = hasty_server(&gate).await;
+    let mut server = server_with_short_drain(&gate).await;
     let mut client = server.connect().await;
     client.send(post("/tools/wait").json(&json!({"a": 1}))).await;
     gate.entered().await;
     server.stop();
 
-    assert_eq!(client.cut().await, b"");
+    assert_eq!(client.read_until_closed().await, b"");
     gate.cancelled().await;
-    let run = told(server.next_run().await);
+    let run = run_summary(server.next_run().await);
     assert_eq!(run, ("tools.wait".to_owned(), "http".to_owned(), json!({"a": 1}), cancelled()));
-    server.stopped().await;
+    server.wait_until_stopped().await;
 }
 
 #[tokio::test]
 async fn half_a_request_does_not_hold_up_the_end() {
     let gate = Gate::new();
-    let server = hasty_server(&gate).await;
+    let server = server_with_short_drain(&gate).await;
     let (mut head, mut body) = (server.connect().await, server.connect().await);
     head.send("GET /health HT").await;
     let half = post("/tools/wait").header("Content-Type", "application/json").header("Content-Length", "9");
@@ -118,17 +118,17 @@ async fn half_a_request_does_not_hold_up_the_end() {
     assert_eq!(server.send(get("/health")).await.status, 200);
 
     server.stop();
-    head.cut().await;
-    body.cut().await;
-    server.stopped().await;
+    head.read_until_closed().await;
+    body.read_until_closed().await;
+    server.wait_until_stopped().await;
 }
 
 #[tokio::test]
 async fn a_server_with_nothing_to_do_stops_at_once() {
     let server = server(&Gate::new()).await;
     server.stop();
-    refuses_connections(&server).await;
-    server.stopped().await;
+    wait_until_port_is_closed(&server).await;
+    server.wait_until_stopped().await;
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_client_that_goes_away_cancels_its_call() {
     drop(client);
 
     gate.cancelled().await;
-    let run = told(server.next_run().await);
+    let run = run_summary(server.next_run().await);
     assert_eq!(run, ("tools.wait".to_owned(), "http".to_owned(), json!({"a": 1}), cancelled()));
 }
 
@@ -158,19 +158,19 @@ async fn a_client_that_goes_away_cancels_no_other_call() {
     gate.cancelled().await;
 
     gate.open();
-    assert_eq!(stays.answer().await.success(), json!({"result": "through"}));
+    assert_eq!(stays.read_response().await.success(), json!({"result": "through"}));
 }
 
 #[tokio::test]
 async fn answers_and_failures_are_recorded_as_calls_over_http() {
-    let mut server = Setup::with(common::standard_tools()).start().await;
+    let mut server = ServerBuilder::with(common::standard_tools()).start().await;
     server.call("echo", json!({"a": 1})).await;
-    let run = told(server.next_run().await);
+    let run = run_summary(server.next_run().await);
     assert_eq!(run, ("tools.echo".to_owned(), "http".to_owned(), json!({"a": 1}), Outcome::Ok));
 
     server.refusal("create_ticket", json!({})).await;
     let message = "missing required parameter: title".to_owned();
     let refused = Outcome::Failed { code: "bad_request".to_owned(), message };
-    let run = told(server.next_run().await);
+    let run = run_summary(server.next_run().await);
     assert_eq!(run, ("tools.create_ticket".to_owned(), "http".to_owned(), json!({}), refused));
 }

@@ -1,17 +1,19 @@
 //! Every failure is sent as `{"error":{"code","message"}}`, with the status of its code.
 
 use crate::common::documents::serving_documents;
-use crate::common::{self, Request, Server, Setup, echo, get, post, provider, returning, standard_tools};
+use crate::common::{
+    self, ApiServer, ServerBuilder, TestRequest, echo, get, post, provider, returning, standard_tools,
+};
 use ctx_core::{ErrorKind, ToolError};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-async fn server() -> Server {
-    Setup::with(standard_tools()).start().await
+async fn server() -> ApiServer {
+    ServerBuilder::with(standard_tools()).start().await
 }
 
 /// A body that claims to be JSON.
-fn body(text: impl Into<Vec<u8>>) -> Request {
+fn body(text: impl Into<Vec<u8>>) -> TestRequest {
     post("/tools/echo").body("application/json", text)
 }
 
@@ -30,8 +32,8 @@ async fn an_unknown_route_is_not_found() {
         ["/", "/nope", "/tools", "/tools/", "/tools/echo/", "/tools/a/b", "//tools/list", "/health/"]
     {
         for method in ["GET", "POST", "DELETE"] {
-            let answer = server.send(Request::new(method, target)).await;
-            assert_eq!(answer.error(), not_found("no such route; see /openapi.json"), "{method} {target}");
+            let response = server.send(TestRequest::new(method, target)).await;
+            assert_eq!(response.error(), not_found("no such route; see /openapi.json"), "{method} {target}");
         }
     }
 }
@@ -50,9 +52,9 @@ async fn a_wrong_method_is_refused_and_told_the_right_one() {
         ("GET", "/tools/nope", "POST"),
         ("POST", "/openapi.json", "GET,HEAD"),
     ] {
-        let answer = server.send(Request::new(method, target)).await;
-        assert_eq!(answer.error(), (405, "bad_request".to_owned(), message.clone()), "{method} {target}");
-        assert_eq!(answer.header("allow"), Some(allowed), "{method} {target}");
+        let response = server.send(TestRequest::new(method, target)).await;
+        assert_eq!(response.error(), (405, "bad_request".to_owned(), message.clone()), "{method} {target}");
+        assert_eq!(response.header("allow"), Some(allowed), "{method} {target}");
     }
 }
 
@@ -71,7 +73,7 @@ async fn a_body_that_is_not_json_by_its_type_is_refused() {
 }
 
 #[tokio::test]
-async fn every_way_to_write_the_json_type_is_taken() {
+async fn every_spelling_of_the_json_media_type_is_accepted() {
     let server = server().await;
     for content_type in [
         "application/json",
@@ -86,7 +88,7 @@ async fn every_way_to_write_the_json_type_is_taken() {
 }
 
 #[tokio::test]
-async fn malformed_json_is_refused_with_its_place() {
+async fn malformed_json_is_refused_with_its_position() {
     let server = server().await;
     let expected = bad_request("malformed JSON: expected value at line 1 column 6");
     assert_eq!(server.send(body(r#"{"a":}"#)).await.error(), expected);
@@ -194,8 +196,8 @@ async fn an_unknown_tool_is_not_found_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_not_shown_cannot_be_called() {
-    let server = Setup::new().provider(provider("hidden", [echo("secret")])).start().await;
+async fn a_tool_that_is_not_exposed_cannot_be_called() {
+    let server = ServerBuilder::new().provider(provider("hidden", [echo("secret")])).start().await;
     for name in ["hidden__secret", "hidden.secret", "secret"] {
         let expected = not_found(&format!("no tool registered with name: {name}"));
         assert_eq!(server.refusal(name, json!({})).await, expected);
@@ -263,21 +265,21 @@ async fn a_tool_that_panics_fails_alone_and_without_details() {
 
     let mut client = server.connect().await;
     client.send(post("/tools/panicking")).await;
-    assert_eq!(client.answer().await.error(), expected);
+    assert_eq!(client.read_response().await.error(), expected);
     client.send(post("/tools/echo")).await;
-    assert_eq!(client.answer().await.success(), json!({"result": {}}));
+    assert_eq!(client.read_response().await.success(), json!({"result": {}}));
 }
 
 #[tokio::test]
-async fn a_tool_called_too_often_says_when_to_come_back() {
+async fn a_rate_limited_tool_sends_retry_after() {
     let server = server().await;
     for _ in 0..2 {
         server.call("limited", json!({})).await;
     }
-    let answer = server.send(post("/tools/limited")).await;
-    let (status, code, message) = answer.error();
+    let response = server.send(post("/tools/limited")).await;
+    let (status, code, message) = response.error();
     assert_eq!((status, code.as_str()), (429, "rate_limited"), "{message}");
-    let seconds: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    let seconds: u64 = response.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=1_800).contains(&seconds), "{seconds}");
     assert_eq!(message, format!("limited is called too often; try again in {seconds} s"));
 }
@@ -285,7 +287,7 @@ async fn a_tool_called_too_often_says_when_to_come_back() {
 #[tokio::test]
 async fn a_result_over_the_limit_is_too_large() {
     let tool = returning("large", Value::String("x".repeat(1_000)));
-    let server = Setup::with([tool]).result_bytes(1_000).start().await;
+    let server = ServerBuilder::with([tool]).result_bytes(1_000).start().await;
     let message = "the result is 1002 bytes; the limit is 1000".to_owned();
     assert_eq!(server.refusal("large", json!({})).await, (413, "too_large".to_owned(), message));
 }
@@ -306,22 +308,22 @@ async fn every_kind_a_tool_fails_with_keeps_its_code_and_status() {
         (ErrorKind::Overloaded, 503),
     ] {
         let tool = common::tool("any", move |_, _| async move { Err(ToolError::new(kind, "so it is")) });
-        let server = Setup::with([tool]).start().await;
+        let server = ServerBuilder::with([tool]).start().await;
         let expected = (status, kind.code().to_owned(), "so it is".to_owned());
         assert_eq!(server.refusal("any", json!({})).await, expected);
     }
 }
 
 #[tokio::test]
-async fn a_tool_that_has_no_room_says_when_to_come_back() {
+async fn an_overloaded_tool_sends_retry_after() {
     for kind in [ErrorKind::Overloaded, ErrorKind::RateLimited] {
         let full = common::tool("full", move |_, _| async move { Err(ToolError::new(kind, "no room")) });
-        let server = Setup::with([full]).start().await;
+        let server = ServerBuilder::with([full]).start().await;
         assert_eq!(server.send(post("/tools/full")).await.header("retry-after"), Some("1"), "{kind:?}");
         let patient = common::tool("full", move |_, _| async move {
             Err(ToolError::new(kind, "no room").retry_after(Duration::from_millis(1_001)))
         });
-        let server = Setup::with([patient]).start().await;
+        let server = ServerBuilder::with([patient]).start().await;
         assert_eq!(server.send(post("/tools/full")).await.header("retry-after"), Some("2"), "{kind:?}");
     }
 }
@@ -344,8 +346,8 @@ async fn a_search_by_meaning_without_embeddings_is_refused_and_the_default_falls
         let (status, code, message) = server.refusal("search", json!({"query": "green", "mode": mode})).await;
         assert_eq!((status, code.as_str()), (400, "embeddings_disabled"), "{message}");
     }
-    let answer = server.call("search", json!({"query": "green"})).await;
-    assert_eq!(answer["results"].as_array().unwrap().len(), 1);
+    let response = server.call("search", json!({"query": "green"})).await;
+    assert_eq!(response["results"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -366,7 +368,7 @@ async fn a_limit_that_is_no_count_is_refused() {
 }
 
 #[tokio::test]
-async fn a_search_with_what_is_not_in_its_schema_is_refused() {
+async fn a_search_with_unknown_parameters_is_refused() {
     let (server, _folder) = serving_documents().await;
     for (arguments, name) in [
         (json!({"query": "green", "mode": "fuzzy"}), "mode"),

@@ -1,6 +1,6 @@
 //! Access control: host, origin and token.
 
-use crate::common::{Answer, Request, Setup, get, post, standard_tools};
+use crate::common::{HttpResponse, ServerBuilder, TestRequest, get, post, standard_tools};
 use serde_json::json;
 
 const TOKEN: &str = "correct-horse-battery";
@@ -15,26 +15,26 @@ const ROUTES: [(&str, &str); 6] = [
     ("GET", "/nope"),
 ];
 
-fn requests() -> impl Iterator<Item = Request> {
-    ROUTES.into_iter().map(|(method, target)| Request::new(method, target))
+fn requests() -> impl Iterator<Item = TestRequest> {
+    ROUTES.into_iter().map(|(method, target)| TestRequest::new(method, target))
 }
 
 /// The statuses of [`ROUTES`] for admitted callers.
 const ADMITTED: [u16; 6] = [200, 200, 200, 200, 404, 404];
 
-fn forbids_host(answer: &Answer) {
+fn assert_host_forbidden(response: &HttpResponse) {
     let message = "this host name is not served here; add it to `server.allowed_hosts`".to_owned();
-    assert_eq!(answer.error(), (403, "forbidden".to_owned(), message));
+    assert_eq!(response.error(), (403, "forbidden".to_owned(), message));
 }
 
-fn forbids_origin(answer: &Answer) {
+fn assert_origin_forbidden(response: &HttpResponse) {
     let message = "web pages of this origin may not call; add it to `server.allowed_origins`".to_owned();
-    assert_eq!(answer.error(), (403, "forbidden".to_owned(), message));
-    assert_eq!(answer.headers_like("access-control"), []);
+    assert_eq!(response.error(), (403, "forbidden".to_owned(), message));
+    assert_eq!(response.headers_like("access-control"), []);
 }
 
-fn preflight(origin: &str) -> Request {
-    Request::new("OPTIONS", "/tools/echo")
+fn preflight(origin: &str) -> TestRequest {
+    TestRequest::new("OPTIONS", "/tools/echo")
         .header("Origin", origin)
         .header("Access-Control-Request-Method", "POST")
         .header("Access-Control-Request-Headers", "authorization,content-type")
@@ -42,7 +42,7 @@ fn preflight(origin: &str) -> Request {
 
 #[tokio::test]
 async fn loopback_names_are_served_on_any_port() {
-    let server = Setup::with(standard_tools()).start().await;
+    let server = ServerBuilder::with(standard_tools()).start().await;
     let own = server.address.to_string();
     for host in [
         own.as_str(),
@@ -61,9 +61,9 @@ async fn loopback_names_are_served_on_any_port() {
 
 #[tokio::test]
 async fn other_names_are_forbidden_on_every_route() {
-    let server = Setup::with(standard_tools()).start().await;
+    let server = ServerBuilder::with(standard_tools()).start().await;
     for request in requests() {
-        forbids_host(&server.send(request.host("evil.example")).await);
+        assert_host_forbidden(&server.send(request.host("evil.example")).await);
     }
     for host in [
         "evil.example:7331",
@@ -80,16 +80,16 @@ async fn other_names_are_forbidden_on_every_route() {
         "",
         "localhost, evil.example",
     ] {
-        forbids_host(&server.send(get("/health").host(host)).await);
+        assert_host_forbidden(&server.send(get("/health").host(host)).await);
     }
 }
 
 #[tokio::test]
 async fn exactly_one_host_is_required() {
-    let server = Setup::with(standard_tools()).start().await;
+    let server = ServerBuilder::with(standard_tools()).start().await;
     let expected = (400, "bad_request".to_owned(), "one `Host` header is required".to_owned());
     for request in requests() {
-        assert_eq!(server.send(request.clone().hostless()).await.error(), expected);
+        assert_eq!(server.send(request.clone().without_host()).await.error(), expected);
         assert_eq!(server.send(request.clone().header("Host", "localhost")).await.error(), expected);
         assert_eq!(server.send(request.header("Host", "evil.example")).await.error(), expected);
     }
@@ -98,7 +98,7 @@ async fn exactly_one_host_is_required() {
 
 #[tokio::test]
 async fn a_host_that_is_not_text_is_refused() {
-    let server = Setup::new().start().await;
+    let server = ServerBuilder::new().start().await;
     let (status, code, _) =
         server.send(*b"GET /health HTTP/1.1\r\nHost: loc\xffalhost\r\n\r\n").await.error();
     assert_eq!((status, code.as_str()), (400, "bad_request"));
@@ -106,39 +106,39 @@ async fn a_host_that_is_not_text_is_refused() {
 
 #[tokio::test]
 async fn a_target_that_names_its_host_is_held_to_it() {
-    let server = Setup::new().start().await;
+    let server = ServerBuilder::new().start().await;
     let whole = |host: &str| get(&format!("http://{host}/health"));
     assert_eq!(server.send(whole("localhost")).await.status, 200);
-    assert_eq!(server.send(whole("localhost:1").hostless()).await.status, 200);
-    forbids_host(&server.send(whole("evil.example").hostless()).await);
-    forbids_host(&server.send(whole("evil.example")).await);
-    forbids_host(&server.send(whole("localhost").host("evil.example")).await);
+    assert_eq!(server.send(whole("localhost:1").without_host()).await.status, 200);
+    assert_host_forbidden(&server.send(whole("evil.example").without_host()).await);
+    assert_host_forbidden(&server.send(whole("evil.example")).await);
+    assert_host_forbidden(&server.send(whole("localhost").host("evil.example")).await);
 }
 
 #[tokio::test]
 async fn allowed_hosts_are_served_in_any_case_on_any_port_and_no_others() {
     let server =
-        Setup::new().allowed_host("ctx.Example.com").allowed_host("other.example:8080").start().await;
+        ServerBuilder::new().allowed_host("ctx.Example.com").allowed_host("other.example:8080").start().await;
     for host in ["ctx.example.com", "CTX.EXAMPLE.COM:443", "other.example", "other.example:1", "localhost"] {
         assert_eq!(server.send(get("/health").host(host)).await.status, 200, "{host}");
     }
     for host in ["example.com", "a.ctx.example.com", "ctx.example.com.evil.example", "ctx.example.co"] {
-        forbids_host(&server.send(get("/health").host(host)).await);
+        assert_host_forbidden(&server.send(get("/health").host(host)).await);
     }
 }
 
 #[tokio::test]
 async fn requests_without_an_origin_or_with_our_own_get_no_cors_headers() {
-    let server = Setup::with(standard_tools()).allowed_origin(ORIGIN).start().await;
+    let server = ServerBuilder::with(standard_tools()).allowed_origin(ORIGIN).start().await;
     for (request, status) in requests().zip(ADMITTED) {
-        let answer = server.send(request.clone()).await;
-        assert_eq!((answer.status, answer.headers_like("access-control")), (status, vec![]));
+        let response = server.send(request.clone()).await;
+        assert_eq!((response.status, response.headers_like("access-control")), (status, vec![]));
         for host in ["localhost:7331", "127.0.0.1:7331", "[::1]:7331"] {
             for scheme in ["http", "https"] {
                 let own = request.clone().host(host).header("Origin", &format!("{scheme}://{host}"));
-                let answer = server.send(own).await;
+                let response = server.send(own).await;
                 assert_eq!(
-                    (answer.status, answer.headers_like("access-control")),
+                    (response.status, response.headers_like("access-control")),
                     (status, vec![]),
                     "{host}"
                 );
@@ -149,9 +149,9 @@ async fn requests_without_an_origin_or_with_our_own_get_no_cors_headers() {
 
 #[tokio::test]
 async fn foreign_origins_are_forbidden_on_every_route() {
-    let server = Setup::with(standard_tools()).allowed_origin(ORIGIN).start().await;
+    let server = ServerBuilder::with(standard_tools()).allowed_origin(ORIGIN).start().await;
     for request in requests() {
-        forbids_origin(&server.send(request.header("Origin", "https://evil.example")).await);
+        assert_origin_forbidden(&server.send(request.header("Origin", "https://evil.example")).await);
     }
     for origin in [
         "null",
@@ -168,63 +168,65 @@ async fn foreign_origins_are_forbidden_on_every_route() {
         "*",
     ] {
         let request = get("/health").host("localhost:7331").header("Origin", origin);
-        forbids_origin(&server.send(request).await);
+        assert_origin_forbidden(&server.send(request).await);
     }
 }
 
 #[tokio::test]
 async fn a_host_that_is_not_served_has_no_origin_of_its_own() {
-    let server = Setup::new().start().await;
+    let server = ServerBuilder::new().start().await;
     let rebound = get("/health").host("evil.example:7331").header("Origin", "http://evil.example:7331");
-    forbids_host(&server.send(rebound).await);
+    assert_host_forbidden(&server.send(rebound).await);
 }
 
 #[tokio::test]
 async fn a_second_origin_does_not_hide_behind_the_first() {
-    let server = Setup::new().allowed_origin(ORIGIN).start().await;
+    let server = ServerBuilder::new().allowed_origin(ORIGIN).start().await;
     let request = get("/health").header("Origin", ORIGIN).header("Origin", "https://evil.example");
-    let answer = server.send(request).await;
-    assert!((400..500).contains(&answer.error().0), "{answer:?}");
+    let response = server.send(request).await;
+    assert!((400..500).contains(&response.error().0), "{response:?}");
 }
 
 #[tokio::test]
 async fn an_allowed_origin_gets_exactly_its_own_headers_on_answers_and_refusals() {
-    let server =
-        Setup::with(standard_tools()).allowed_origin(ORIGIN).allowed_origin("http://b.example").start();
+    let server = ServerBuilder::with(standard_tools())
+        .allowed_origin(ORIGIN)
+        .allowed_origin("http://b.example")
+        .start();
     let server = server.await;
     for (request, status) in requests().zip(ADMITTED) {
         for origin in [ORIGIN, "http://b.example"] {
-            let answer = server.send(request.clone().header("Origin", origin)).await;
-            assert_eq!(answer.status, status);
+            let response = server.send(request.clone().header("Origin", origin)).await;
+            assert_eq!(response.status, status);
             assert_eq!(
-                answer.headers_like("access-control"),
+                response.headers_like("access-control"),
                 [
                     ("access-control-allow-origin", origin),
                     ("access-control-expose-headers", "mcp-session-id, www-authenticate"),
                 ]
             );
-            assert_eq!(answer.header("vary"), Some("Origin"));
+            assert_eq!(response.header("vary"), Some("Origin"));
         }
     }
     let malformed = post("/tools/echo").header("Origin", ORIGIN).body("application/json", "{");
-    let answer = server.send(malformed).await;
-    assert_eq!(answer.error().0, 400);
-    assert_eq!(answer.header("access-control-allow-origin"), Some(ORIGIN));
+    let response = server.send(malformed).await;
+    assert_eq!(response.error().0, 400);
+    assert_eq!(response.header("access-control-allow-origin"), Some(ORIGIN));
 }
 
 #[tokio::test]
 async fn an_allowed_origin_is_known_however_the_settings_spell_it() {
-    let server = Setup::new().allowed_origin("HTTPS://App.Example.com").start().await;
+    let server = ServerBuilder::new().allowed_origin("HTTPS://App.Example.com").start().await;
     assert_eq!(server.send(get("/health").header("Origin", ORIGIN)).await.status, 200);
 }
 
 #[tokio::test]
-async fn an_allowed_origin_asks_for_leave_without_a_token() {
-    let server = Setup::with(standard_tools()).allowed_origin(ORIGIN).token(TOKEN).start().await;
-    let answer = server.send(preflight(ORIGIN)).await;
-    assert_eq!((answer.status, answer.body.as_slice()), (204, &b""[..]));
+async fn a_preflight_of_an_allowed_origin_needs_no_token() {
+    let server = ServerBuilder::with(standard_tools()).allowed_origin(ORIGIN).token(TOKEN).start().await;
+    let response = server.send(preflight(ORIGIN)).await;
+    assert_eq!((response.status, response.body.as_slice()), (204, &b""[..]));
     assert_eq!(
-        answer.headers_like("access-control"),
+        response.headers_like("access-control"),
         [
             (
                 "access-control-allow-headers",
@@ -236,7 +238,7 @@ async fn an_allowed_origin_asks_for_leave_without_a_token() {
             ("access-control-max-age", "600"),
         ]
     );
-    assert_eq!(answer.header("vary"), Some("Origin"));
+    assert_eq!(response.header("vary"), Some("Origin"));
 
     let denied = server.send(post("/tools/echo").header("Origin", ORIGIN)).await;
     assert_eq!(denied.error().0, 401);
@@ -247,21 +249,21 @@ async fn an_allowed_origin_asks_for_leave_without_a_token() {
 
 #[tokio::test]
 async fn others_ask_for_leave_in_vain() {
-    let server = Setup::with(standard_tools()).allowed_origin(ORIGIN).token(TOKEN).start().await;
+    let server = ServerBuilder::with(standard_tools()).allowed_origin(ORIGIN).token(TOKEN).start().await;
     for origin in ["https://evil.example", "null", "http://localhost:3000"] {
-        forbids_origin(&server.send(preflight(origin)).await);
+        assert_origin_forbidden(&server.send(preflight(origin)).await);
     }
-    forbids_host(&server.send(preflight(ORIGIN).host("evil.example")).await);
+    assert_host_forbidden(&server.send(preflight(ORIGIN).host("evil.example")).await);
     // Without its headers a preflight is an ordinary request, which needs a token.
-    let unmarked = Request::new("OPTIONS", "/tools/echo").header("Origin", ORIGIN);
+    let unmarked = TestRequest::new("OPTIONS", "/tools/echo").header("Origin", ORIGIN);
     assert_eq!(server.send(unmarked).await.error().0, 401);
-    let nameless = Request::new("OPTIONS", "/tools/echo").header("Access-Control-Request-Method", "POST");
+    let nameless = TestRequest::new("OPTIONS", "/tools/echo").header("Access-Control-Request-Method", "POST");
     assert_eq!(server.send(nameless).await.error().0, 401);
 }
 
 #[tokio::test]
 async fn a_token_is_required_on_every_route_but_health() {
-    let server = Setup::with(standard_tools()).token(TOKEN).start().await;
+    let server = ServerBuilder::with(standard_tools()).token(TOKEN).start().await;
     let message = "a token is required; send `Authorization: Bearer <token>`".to_owned();
     let expected = (401, "unauthorized".to_owned(), message);
     for (method, target) in ROUTES.into_iter().skip(1).chain([
@@ -273,11 +275,11 @@ async fn a_token_is_required_on_every_route_but_health() {
         ("GET", "//health"),
         ("HEAD", "/tools/list"),
     ]) {
-        let answer = server.send(Request::new(method, target)).await;
-        assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{method} {target}");
-        assert_eq!(answer.status, 401);
+        let response = server.send(TestRequest::new(method, target)).await;
+        assert_eq!(response.header("www-authenticate"), Some("Bearer"), "{method} {target}");
+        assert_eq!(response.status, 401);
         if method != "HEAD" {
-            assert_eq!(answer.error(), expected, "{method} {target}");
+            assert_eq!(response.error(), expected, "{method} {target}");
         }
     }
     assert_eq!(server.send(get("/health")).await.status, 200);
@@ -286,7 +288,7 @@ async fn a_token_is_required_on_every_route_but_health() {
 
 #[tokio::test]
 async fn the_right_token_opens_every_route_and_no_other_does() {
-    let server = Setup::with(standard_tools()).token(TOKEN).start().await;
+    let server = ServerBuilder::with(standard_tools()).token(TOKEN).start().await;
     for (request, status) in requests().zip(ADMITTED) {
         assert_eq!(server.send(request.clone().token(TOKEN)).await.status, status);
     }
@@ -306,25 +308,25 @@ async fn the_right_token_opens_every_route_and_no_other_does() {
         format!("Bearer {}", TOKEN.to_uppercase()),
         format!("Bearer \"{TOKEN}\""),
     ] {
-        let answer = server.send(get("/tools/list").header("Authorization", &wrong)).await;
-        assert_eq!(answer.error().0, 401, "{wrong}");
+        let response = server.send(get("/tools/list").header("Authorization", &wrong)).await;
+        assert_eq!(response.error().0, 401, "{wrong}");
     }
 }
 
 #[tokio::test]
 async fn a_token_is_not_taken_from_the_target() {
-    let server = Setup::with(standard_tools()).token(TOKEN).start().await;
-    let answer = server.send(get(&format!("/tools/list?token={TOKEN}&access_token={TOKEN}"))).await;
-    assert_eq!(answer.error().0, 401);
+    let server = ServerBuilder::with(standard_tools()).token(TOKEN).start().await;
+    let response = server.send(get(&format!("/tools/list?token={TOKEN}&access_token={TOKEN}"))).await;
+    assert_eq!(response.error().0, 401);
 }
 
 #[tokio::test]
 async fn the_token_is_in_no_answer() {
-    let server = Setup::with(standard_tools()).token(TOKEN).start().await;
+    let server = ServerBuilder::with(standard_tools()).token(TOKEN).start().await;
     for request in requests() {
         for request in [request.clone(), request.token(TOKEN)] {
-            let answer = server.send(request).await;
-            assert!(!String::from_utf8_lossy(&answer.body).contains(TOKEN), "{answer:?}");
+            let response = server.send(request).await;
+            assert!(!String::from_utf8_lossy(&response.body).contains(TOKEN), "{response:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use crate::common::{self, Answer, Request, Server, Setup, get, patiently, post};
+use crate::common::{self, ApiServer, HttpResponse, ServerBuilder, TestRequest, get, post, within_deadline};
 use ctx_core::ScopePolicy;
 use ctx_http::{OAuthLimits, OAuthOptions};
 use ctx_testkit::{AuthorizationServer, SigningKey, TestTool, good_claims, reply, reply_with, tool};
@@ -37,7 +37,12 @@ fn options(issuer: &AuthorizationServer) -> OAuthOptions {
         audience: None,
         scopes: Vec::new(),
         tool_scopes: Vec::new(),
-        limits: OAuthLimits { refresh: NEVER, retry: NEVER, ask: NEVER, ..OAuthLimits::default() },
+        limits: OAuthLimits {
+            refresh_interval: NEVER,
+            retry_delay: NEVER,
+            forced_refresh_interval: NEVER,
+            ..OAuthLimits::default()
+        },
     }
 }
 
@@ -47,12 +52,12 @@ fn with_limits(issuer: &AuthorizationServer, limits: impl FnOnce(&mut OAuthLimit
     options
 }
 
-async fn start(options: OAuthOptions) -> Server {
-    Setup::with([whoami()]).oauth(options).start().await
+async fn start(options: OAuthOptions) -> ApiServer {
+    ServerBuilder::with([whoami()]).oauth(options).start().await
 }
 
 /// A signing key, the issuer that publishes it, and a server that accepts the issuer.
-async fn trio() -> (SigningKey, AuthorizationServer, Server) {
+async fn start_with_issuer() -> (SigningKey, AuthorizationServer, ApiServer) {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
     let server = start(options(&issuer)).await;
@@ -67,21 +72,21 @@ fn claims(issuer: &AuthorizationServer, changes: Value) -> Value {
     claims
 }
 
-fn call(token: &str) -> Request {
+fn call(token: &str) -> TestRequest {
     post("/tools/whoami").token(token)
 }
 
 /// Why a token was refused; the same in the body and in the header.
-fn refused(answer: &Answer) -> String {
-    let (status, code, message) = answer.error();
+fn refusal_message(response: &HttpResponse) -> String {
+    let (status, code, message) = response.error();
     assert_eq!((status, code.as_str()), (401, "unauthorized"), "{message}");
     let challenge = format!("{CHALLENGE}, error=\"invalid_token\", error_description=\"{message}\"");
-    assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()));
+    assert_eq!(response.header("www-authenticate"), Some(challenge.as_str()));
     message
 }
 
-async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    patiently(what, async {
+async fn wait_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    within_deadline(what, async {
         while !holds().await {
             tokio::time::sleep(SOON).await;
         }
@@ -97,29 +102,29 @@ async fn a_token_of_the_issuer_lets_its_bearer_in_whatever_it_is_signed_with() {
     let server = start(options(&issuer)).await;
     for (key, algorithm) in keys.iter().zip(algorithms) {
         let token = key.sign(&claims(&issuer, json!({"scope": "b a"})));
-        let answer = server.send(call(&token)).await.success();
-        assert_eq!(answer, json!({"result": {"subject": "ada", "scopes": ["a", "b"]}}), "{algorithm}");
+        let response = server.send(call(&token)).await.success();
+        assert_eq!(response, json!({"result": {"subject": "ada", "scopes": ["a", "b"]}}), "{algorithm}");
     }
     assert_eq!(issuer.times_asked(), 1, "the keys are got once for all of them");
 }
 
 #[tokio::test]
 async fn a_token_may_be_meant_for_others_too_and_need_not_name_its_key() {
-    let (key, issuer, server) = trio().await;
+    let (key, issuer, server) = start_with_issuer().await;
     let good = claims(&issuer, json!({"aud": ["https://other.example", RESOURCE]}));
     assert_eq!(server.send(call(&key.sign(&good))).await.status, 200);
     let nameless = key.sign_under(&json!({"alg": "ES256"}), &good);
     assert_eq!(server.send(call(&nameless)).await.status, 200);
     let strangers = SigningKey::new("ES256", "one").sign_under(&json!({"alg": "ES256"}), &good);
     assert_eq!(
-        refused(&server.send(call(&strangers)).await),
+        refusal_message(&server.send(call(&strangers)).await),
         "the token is not signed with a key of the issuer"
     );
 }
 
 #[tokio::test]
 async fn a_token_that_is_not_good_now_and_here_is_refused() {
-    let (key, issuer, server) = trio().await;
+    let (key, issuer, server) = start_with_issuer().await;
     let now = claims(&issuer, json!({}))["iat"].as_u64().unwrap();
     for (changes, why) in [
         (json!({"exp": now - 3600}), "the token has expired"),
@@ -141,8 +146,8 @@ async fn a_token_that_is_not_good_now_and_here_is_refused() {
         (json!({"iss": null}), "the token cannot be read"),
         (json!({"sub": null, "client_id": null}), "the token speaks for nobody"),
     ] {
-        let answer = server.send(call(&key.sign(&claims(&issuer, changes.clone())))).await;
-        assert_eq!(refused(&answer), why, "{changes}");
+        let response = server.send(call(&key.sign(&claims(&issuer, changes.clone())))).await;
+        assert_eq!(refusal_message(&response), why, "{changes}");
     }
     let skewed = claims(&issuer, json!({"exp": now + 3600, "nbf": now + 5}));
     assert_eq!(server.send(call(&key.sign(&skewed))).await.status, 200, "clocks differ a little");
@@ -150,7 +155,7 @@ async fn a_token_that_is_not_good_now_and_here_is_refused() {
 
 #[tokio::test]
 async fn a_token_that_the_issuer_has_not_signed_is_refused() {
-    let (key, issuer, server) = trio().await;
+    let (key, issuer, server) = start_with_issuer().await;
     let rsa = SigningKey::new("RS256", "rsa");
     issuer.publish(&[&key, &rsa]);
     let good = claims(&issuer, json!({}));
@@ -190,33 +195,33 @@ async fn a_token_that_the_issuer_has_not_signed_is_refused() {
         ("..".to_owned(), unsigned),
         (format!("{token}.{signature}"), unsigned),
     ] {
-        assert_eq!(refused(&server.send(call(&token)).await), why, "{token}");
+        assert_eq!(refusal_message(&server.send(call(&token)).await), why, "{token}");
     }
     assert_eq!(server.send(call(&token)).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_key_that_the_issuer_begins_to_use_is_found_and_one_that_it_gives_up_is_not_taken_any_more() {
-    let (old, issuer, server) = trio().await;
+async fn rotated_keys_are_found_and_withdrawn_ones_no_longer_accepted() {
+    let (old, issuer, server) = start_with_issuer().await;
     let new = SigningKey::new("EdDSA", "two");
     let good = claims(&issuer, json!({}));
     assert_eq!(server.send(call(&old.sign(&good))).await.status, 200);
     issuer.publish(&[&new]);
     assert_eq!(server.send(call(&old.sign(&good))).await.status, 200, "nobody has asked yet");
     assert_eq!(server.send(call(&new.sign(&good))).await.status, 200);
-    let answer = server.send(call(&old.sign(&good))).await;
-    assert_eq!(refused(&answer), "the token is not signed with a key of the issuer");
+    let response = server.send(call(&old.sign(&good))).await;
+    assert_eq!(refusal_message(&response), "the token is not signed with a key of the issuer");
 }
 
 #[tokio::test]
 async fn tokens_with_unknown_keys_do_not_make_the_server_hammer_the_issuer() {
-    let (key, issuer, server) = trio().await;
+    let (key, issuer, server) = start_with_issuer().await;
     let good = claims(&issuer, json!({}));
     assert_eq!(server.send(call(&key.sign(&good))).await.status, 200);
     for round in 0..20 {
         let stranger = SigningKey::new("EdDSA", &format!("stranger {round}"));
-        let answer = server.send(call(&stranger.sign(&good))).await;
-        assert_eq!(refused(&answer), "the token is not signed with a key of the issuer");
+        let response = server.send(call(&stranger.sign(&good))).await;
+        assert_eq!(refusal_message(&response), "the token is not signed with a key of the issuer");
     }
     assert_eq!(issuer.times_asked(), 2, "at the start, and for the first of them");
 }
@@ -225,17 +230,19 @@ async fn tokens_with_unknown_keys_do_not_make_the_server_hammer_the_issuer() {
 async fn while_the_issuer_is_down_its_last_keys_are_kept() {
     let key = SigningKey::new("ES384", "one");
     let issuer = AuthorizationServer::start(&[&key]);
-    let server = start(with_limits(&issuer, |limits| (limits.refresh, limits.retry) = (SOON, SOON))).await;
+    let server =
+        start(with_limits(&issuer, |limits| (limits.refresh_interval, limits.retry_delay) = (SOON, SOON)))
+            .await;
     let token = key.sign(&claims(&issuer, json!({})));
     assert_eq!(server.send(call(&token)).await.status, 200);
     for broken in [reply(500, ""), reply(200, "<html>"), reply_with(302, &[("location", "/elsewhere")], "")] {
         issuer.answer_with(broken);
         let before = issuer.times_asked();
-        eventually("more attempts", async || issuer.times_asked() > before + 2).await;
+        wait_until("more attempts", async || issuer.times_asked() > before + 2).await;
         assert_eq!(server.send(call(&token)).await.status, 200);
     }
     issuer.publish(&[]);
-    eventually("the key to be given up", async || server.send(call(&token)).await.status == 401).await;
+    wait_until("the key to be given up", async || server.send(call(&token)).await.status == 401).await;
 }
 
 #[tokio::test]
@@ -243,32 +250,32 @@ async fn a_server_starts_without_its_issuer_and_recovers() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
     issuer.answer_with(reply(503, ""));
-    let server = start(with_limits(&issuer, |limits| limits.retry = SOON)).await;
+    let server = start(with_limits(&issuer, |limits| limits.retry_delay = SOON)).await;
     let token = key.sign(&claims(&issuer, json!({})));
-    let answer = server.send(call(&token)).await;
+    let response = server.send(call(&token)).await;
     let message = "the token cannot be checked: the keys of its issuer cannot be got just now";
-    assert_eq!(answer.error(), (503, "overloaded".to_owned(), message.to_owned()));
-    assert!(answer.header("retry-after").is_some());
+    assert_eq!(response.error(), (503, "overloaded".to_owned(), message.to_owned()));
+    assert!(response.header("retry-after").is_some());
     assert_eq!(server.send(post("/tools/whoami")).await.status, 401);
     assert_eq!(server.send(get("/health")).await.status, 200);
     issuer.publish(&[&key]);
-    eventually("the keys", async || server.send(call(&token)).await.status == 200).await;
+    wait_until("the keys", async || server.send(call(&token)).await.status == 200).await;
 }
 
 #[tokio::test]
-async fn keys_that_come_without_end_or_from_elsewhere_are_not_taken() {
+async fn endless_or_redirected_keys_are_not_accepted() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
     let other = AuthorizationServer::start(&[&key]);
     let published = json!({ "keys": [key.published()], "padding": "x".repeat(300 << 10) }).to_string();
     let token = key.sign(&claims(&issuer, json!({})));
-    for answer in [
+    for response in [
         reply(200, &published),
         reply_with(302, &[("location", &other.keys_url())], ""),
         reply(200, &json!({"keys": vec![key.published(); 65]}).to_string()),
         reply(404, ""),
     ] {
-        issuer.answer_with(answer);
+        issuer.answer_with(response);
         let server = start(options(&issuer)).await;
         assert_eq!(server.send(call(&token)).await.status, 503);
     }
@@ -295,12 +302,12 @@ async fn an_issuer_is_who_its_metadata_says() {
 }
 
 #[tokio::test]
-async fn a_slow_issuer_holds_up_nobody_but_who_needs_it() {
+async fn a_slow_issuer_delays_only_requests_with_unknown_keys() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
     issuer.hold(true);
     let limits = with_limits(&issuer, |limits| limits.fetch_timeout = NEVER);
-    let server = Setup::with([whoami()]).oauth(limits).token("the server's own").start().await;
+    let server = ServerBuilder::with([whoami()]).oauth(limits).token("the server's own").start().await;
     let mut waiting = server.connect().await;
     waiting.send(call(&key.sign(&claims(&issuer, json!({}))))).await;
     for request in [get("/health"), get(METADATA), call("the server's own")] {
@@ -308,7 +315,7 @@ async fn a_slow_issuer_holds_up_nobody_but_who_needs_it() {
     }
     assert_eq!(server.send(post("/tools/whoami")).await.status, 401);
     issuer.hold(false);
-    assert_eq!(waiting.answer().await.status, 200);
+    assert_eq!(waiting.read_response().await.status, 200);
 }
 
 #[tokio::test]
@@ -322,7 +329,7 @@ async fn an_issuer_that_is_too_slow_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn who_shows_no_token_is_told_where_to_get_one() {
+async fn a_request_without_a_token_is_told_where_to_get_one() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
     let token = key.sign(&claims(&issuer, json!({"scope": "ctx:read"})));
@@ -335,10 +342,10 @@ async fn who_shows_no_token_is_told_where_to_get_one() {
         post("/tools/whoami").header("Authorization", &format!("Basic {token}")),
         post("/tools/whoami").body("application/x-www-form-urlencoded", format!("access_token={token}")),
     ] {
-        let answer = server.send(request).await;
-        assert_eq!(answer.error().0, 401);
+        let response = server.send(request).await;
+        assert_eq!(response.error().0, 401);
         let challenge = format!("{CHALLENGE}, scope=\"ctx:read\"");
-        assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()));
+        assert_eq!(response.header("www-authenticate"), Some(challenge.as_str()));
     }
     assert_eq!(server.send(get("/tools/list").token(&token)).await.status, 200);
 }
@@ -353,12 +360,12 @@ async fn metadata_is_open_to_everybody_who_may_see_the_server() {
         ..options(&issuer)
     };
     let page = "https://app.example.com";
-    let server = Setup::with([whoami()]).oauth(options).allowed_origin(page).start().await;
+    let server = ServerBuilder::with([whoami()]).oauth(options).allowed_origin(page).start().await;
     for path in [METADATA.to_owned(), format!("{METADATA}/mcp")] {
-        let answer = server.send(get(&path).header("Origin", page)).await;
-        assert_eq!(answer.header("access-control-allow-origin"), Some(page));
+        let response = server.send(get(&path).header("Origin", page)).await;
+        assert_eq!(response.header("access-control-allow-origin"), Some(page));
         assert_eq!(
-            answer.success(),
+            response.success(),
             json!({
                 "resource": RESOURCE,
                 "resource_name": "Context Harness",
@@ -373,28 +380,28 @@ async fn metadata_is_open_to_everybody_who_may_see_the_server() {
     assert_eq!(server.send(get(&format!("{METADATA}/other"))).await.status, 401);
     let token = key.sign(&claims(&issuer, json!({"scope": "ctx:read"})));
     assert_eq!(server.send(get(&format!("{METADATA}/other")).token(&token)).await.status, 404);
-    let answer = server.send(get("/tools/list").header("Origin", page)).await;
-    assert_eq!(answer.header("access-control-expose-headers"), Some("mcp-session-id, www-authenticate"));
+    let response = server.send(get("/tools/list").header("Origin", page)).await;
+    assert_eq!(response.header("access-control-expose-headers"), Some("mcp-session-id, www-authenticate"));
 }
 
 #[tokio::test]
 async fn without_an_issuer_there_is_no_metadata() {
-    let server = Setup::with([whoami()]).start().await;
+    let server = ServerBuilder::with([whoami()]).start().await;
     assert_eq!(server.send(get(METADATA)).await.status, 404);
     assert_eq!(server.send(get(&format!("{METADATA}/mcp"))).await.status, 404);
     assert_eq!(server.call("whoami", json!({})).await, json!({"result": null}));
-    let server = Setup::with([whoami()]).token("hunter2").start().await;
-    let answer = server.send(post("/tools/whoami")).await;
-    assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")));
+    let server = ServerBuilder::with([whoami()]).token("hunter2").start().await;
+    let response = server.send(post("/tools/whoami")).await;
+    assert_eq!((response.status, response.header("www-authenticate")), (401, Some("Bearer")));
 }
 
 /// A server where every request needs `base`, and `whoami` needs more scopes.
-async fn scoped(issuer: &AuthorizationServer) -> Server {
-    let needed = ["read".to_owned(), "write".to_owned()];
-    let policy = ScopePolicy::new([("tools.who*", needed.as_slice())]).unwrap();
+async fn server_with_scopes(issuer: &AuthorizationServer) -> ApiServer {
+    let required = ["read".to_owned(), "write".to_owned()];
+    let policy = ScopePolicy::new([("tools.who*", required.as_slice())]).unwrap();
     let scopes = vec!["base".to_owned()];
-    let options = OAuthOptions { scopes, tool_scopes: needed.to_vec(), ..options(issuer) };
-    Setup::with([whoami(), common::echo("echo")])
+    let options = OAuthOptions { scopes, tool_scopes: required.to_vec(), ..options(issuer) };
+    ServerBuilder::with([whoami(), common::echo("echo")])
         .oauth(options)
         .policy(policy)
         .token("the server's own")
@@ -403,21 +410,21 @@ async fn scoped(issuer: &AuthorizationServer) -> Server {
 }
 
 #[tokio::test]
-async fn a_token_without_the_scopes_that_all_need_opens_nothing() {
+async fn a_token_without_the_base_scopes_is_refused_everywhere() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
-    let server = scoped(&issuer).await;
+    let server = server_with_scopes(&issuer).await;
     let token = key.sign(&claims(&issuer, json!({"scope": "read write"})));
     for request in [get("/tools/list"), post("/tools/echo"), get("/openapi.json"), get("/nowhere")] {
-        let answer = server.send(request.token(&token)).await;
-        let (status, code, message) = answer.error();
+        let response = server.send(request.token(&token)).await;
+        let (status, code, message) = response.error();
         assert_eq!((status, code.as_str()), (403, "forbidden"));
         assert_eq!(message, "a token with these scopes is required: `base`");
         let challenge = format!(
             "{CHALLENGE}, scope=\"base\", error=\"insufficient_scope\", \
              error_description=\"more scopes are needed\""
         );
-        assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()));
+        assert_eq!(response.header("www-authenticate"), Some(challenge.as_str()));
     }
 }
 
@@ -425,43 +432,43 @@ async fn a_token_without_the_scopes_that_all_need_opens_nothing() {
 async fn a_tool_needs_scopes_of_its_own() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
-    let mut server = scoped(&issuer).await;
+    let mut server = server_with_scopes(&issuer).await;
     let token = |scope: &str| key.sign(&claims(&issuer, json!({ "scope": scope })));
     let little = token("base read");
     assert_eq!(server.send(post("/tools/echo").token(&little)).await.status, 200);
     assert_eq!(server.next_run().await.tool, "tools.echo");
     for request in [call(&little), call(&little).header("Accept", "text/event-stream")] {
-        let answer = server.send(request).await;
-        let (status, code, message) = answer.error();
+        let response = server.send(request).await;
+        let (status, code, message) = response.error();
         assert_eq!((status, code.as_str()), (403, "forbidden"));
         assert_eq!(message, "tools.whoami is not allowed: the caller lacks the scope `write`");
         let challenge = format!(
             "{CHALLENGE}, scope=\"read write\", error=\"insufficient_scope\", \
              error_description=\"more scopes are needed\""
         );
-        assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()));
+        assert_eq!(response.header("www-authenticate"), Some(challenge.as_str()));
         assert_eq!(server.next_run().await.tool, "tools.whoami", "what is refused is recorded");
     }
-    let answer = server.send(call(&token("base read write more"))).await.success();
-    assert_eq!(answer["result"]["scopes"], json!(["base", "more", "read", "write"]));
+    let response = server.send(call(&token("base read write more"))).await.success();
+    assert_eq!(response["result"]["scopes"], json!(["base", "more", "read", "write"]));
 }
 
 #[tokio::test]
 async fn the_servers_own_token_has_every_scope() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
-    let server = scoped(&issuer).await;
-    let answer = server.send(call("the server's own")).await.success();
-    assert_eq!(answer["result"], json!({"subject": "server.token", "scopes": ["base", "read", "write"]}));
+    let server = server_with_scopes(&issuer).await;
+    let response = server.send(call("the server's own")).await.success();
+    assert_eq!(response["result"], json!({"subject": "server.token", "scopes": ["base", "read", "write"]}));
     assert_eq!(server.send(call("the server's own ")).await.status, 200, "as the header is read");
     assert_eq!(server.send(call("the server's")).await.status, 401);
 }
 
 #[tokio::test]
 async fn no_answer_repeats_a_token() {
-    let (key, issuer, server) = trio().await;
+    let (key, issuer, server) = start_with_issuer().await;
     let token = key.sign(&claims(&issuer, json!({"exp": 1})));
     let signature = token.rsplit('.').next().unwrap();
-    let answer = server.send(call(&token)).await;
-    assert!(!format!("{answer:?}").contains(signature), "{answer:?}");
+    let response = server.send(call(&token)).await;
+    assert!(!format!("{response:?}").contains(signature), "{response:?}");
 }

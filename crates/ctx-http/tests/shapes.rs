@@ -1,7 +1,9 @@
 //! Response bodies against their published schemas, key for key.
 
 use crate::common::documents::serving_documents;
-use crate::common::{Request, Setup, TestTool, echo, get, post, provider, returning, standard_tools, tool};
+use crate::common::{
+    ServerBuilder, TestRequest, TestTool, echo, get, post, provider, returning, standard_tools, tool,
+};
 use ctx_core::{ContentBlock, LogLine, Output};
 use serde_json::{Map, Value, json};
 
@@ -43,14 +45,14 @@ fn is_utc_time(text: &str) -> bool {
 #[tokio::test]
 async fn search_answers_hits_and_nothing_else() {
     let (server, _folder) = serving_documents().await;
-    let answer = server.call("search", json!({"query": "push the green button"})).await;
+    let response = server.call("search", json!({"query": "push the green button"})).await;
     let hit = json!({
         "id": "uuid", "score": "number", "title": "string", "source": "string", "source_id": "string",
         "updated_at": "ISO8601", "snippet": "string", "source_url": "string",
     });
-    assert_eq!(shape(&answer), json!({"results": [hit, hit]}));
+    assert_eq!(shape(&response), json!({"results": [hit, hit]}));
 
-    let best = &answer["results"][0];
+    let best = &response["results"][0];
     assert_eq!(
         (&best["title"], &best["source"], &best["source_id"]),
         (&json!("Deploy"), &json!("filesystem:notes"), &json!("deploy.md"))
@@ -82,18 +84,18 @@ async fn search_takes_every_published_field_and_their_nulls() {
 #[tokio::test]
 async fn explain_appears_only_when_asked_for() {
     let (server, _folder) = serving_documents().await;
-    let answer = server.call("search", json!({"query": "green", "explain": true})).await;
-    assert!(answer["results"][0]["explain"].is_object());
-    let answer = server.call("search", json!({"query": "green", "explain": false})).await;
-    assert_eq!(answer["results"][0].get("explain"), None);
+    let response = server.call("search", json!({"query": "green", "explain": true})).await;
+    assert!(response["results"][0]["explain"].is_object());
+    let response = server.call("search", json!({"query": "green", "explain": false})).await;
+    assert_eq!(response["results"][0].get("explain"), None);
 }
 
 #[tokio::test]
-async fn a_limit_beyond_the_most_is_cut_and_no_failure() {
+async fn a_limit_above_the_maximum_is_clamped() {
     let (server, _folder) = serving_documents().await;
     for limit in [json!(1_000_000_000), json!(1e9), json!(u64::MAX), json!(101)] {
-        let answer = server.call("search", json!({"query": "button", "limit": limit})).await;
-        assert_eq!(answer["results"].as_array().unwrap().len(), 2);
+        let response = server.call("search", json!({"query": "button", "limit": limit})).await;
+        assert_eq!(response["results"].as_array().unwrap().len(), 2);
     }
 }
 
@@ -102,26 +104,26 @@ async fn get_answers_the_document_whole() {
     let (server, _folder) = serving_documents().await;
     let found = server.call("search", json!({"query": "green", "limit": 1})).await;
     let hit = &found["results"][0];
-    let answer = server.call("get", json!({"id": hit["id"]})).await;
+    let response = server.call("get", json!({"id": hit["id"]})).await;
     assert_eq!(
-        shape(&answer),
+        shape(&response),
         json!({
             "id": "uuid", "source": "string", "source_id": "string", "source_url": "string",
             "title": "string", "author": "null", "created_at": "ISO8601", "updated_at": "ISO8601",
-            "content_type": "string", "body": "string", "metadata": shape(&answer["metadata"]),
+            "content_type": "string", "body": "string", "metadata": shape(&response["metadata"]),
             "chunks": [{"index": "number", "text": "string"}],
         })
     );
-    assert!(answer["metadata"].is_object());
-    assert_eq!(answer["body"], "# Deploy\n\nPush the green button.\n");
-    assert_eq!(answer["chunks"][0]["index"], 0);
+    assert!(response["metadata"].is_object());
+    assert_eq!(response["body"], "# Deploy\n\nPush the green button.\n");
+    assert_eq!(response["chunks"][0]["index"], 0);
     for shared in ["id", "source", "source_id", "source_url", "title", "updated_at"] {
-        assert_eq!(answer[shared], hit[shared], "{shared}");
+        assert_eq!(response[shared], hit[shared], "{shared}");
     }
 }
 
 #[tokio::test]
-async fn what_a_source_does_not_know_is_null_and_not_absent() {
+async fn unknown_fields_are_null_and_not_absent() {
     let (server, _folder) = serving_documents().await;
     let found = server.call("search", json!({"query": "kettle"})).await;
     let hit = json!({
@@ -130,13 +132,13 @@ async fn what_a_source_does_not_know_is_null_and_not_absent() {
     });
     assert_eq!(shape(&found), json!({"results": [hit]}));
 
-    let answer = server.call("get", json!({"id": found["results"][0]["id"]})).await;
+    let response = server.call("get", json!({"id": found["results"][0]["id"]})).await;
     let document = json!({
         "id": "uuid", "source": "string", "source_id": "string", "source_url": "null", "title": "string",
         "author": "null", "created_at": "ISO8601", "updated_at": "ISO8601", "content_type": "string",
         "body": "string", "metadata": {}, "chunks": [{"index": "number", "text": "string"}],
     });
-    assert_eq!(shape(&answer), document);
+    assert_eq!(shape(&response), document);
 }
 
 #[tokio::test]
@@ -149,7 +151,7 @@ async fn sources_answers_alike_to_get_and_post() {
         expected["sources"].as_array().unwrap().iter().map(|source| &source["name"]).collect();
     assert_eq!(names, ["filesystem:notes", "script:bare"]);
 
-    let requests: [Request; 3] = [
+    let requests: [TestRequest; 3] = [
         post("/tools/sources"),
         post("/tools/sources").json(&json!({})),
         get("/tools/sources").json(&json!({})),
@@ -167,12 +169,13 @@ async fn the_list_has_four_keys_for_each_tool_and_what_is_built_in_first() {
     let names: Vec<_> = tools.iter().map(|tool| &tool["name"]).collect();
     assert_eq!(names, ["get", "search", "sources"]);
 
-    let server = Setup::with(standard_tools()).provider(provider("context", [echo("search")])).start().await;
-    let answer = server.send(get("/tools/list")).await.success();
-    let names: Vec<_> = answer["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    let server =
+        ServerBuilder::with(standard_tools()).provider(provider("context", [echo("search")])).start().await;
+    let response = server.send(get("/tools/list")).await.success();
+    let names: Vec<_> = response["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert_eq!(names, ["search", "create_ticket", "echo", "failing", "limited", "panicking", "slow"]);
 
-    for tool in tools.iter().chain(answer["tools"].as_array().unwrap()) {
+    for tool in tools.iter().chain(response["tools"].as_array().unwrap()) {
         let keys: Vec<_> = tool.as_object().unwrap().keys().collect();
         assert_eq!(keys, ["name", "description", "builtin", "parameters"], "{tool}");
         assert!(tool["description"].is_string(), "{tool}");
@@ -183,8 +186,8 @@ async fn the_list_has_four_keys_for_each_tool_and_what_is_built_in_first() {
 
 #[tokio::test]
 async fn the_list_gives_a_tool_as_its_author_wrote_it() {
-    let server = Setup::with(standard_tools()).start().await;
-    let answer = server.send(get("/tools/list")).await.success();
+    let server = ServerBuilder::with(standard_tools()).start().await;
+    let response = server.send(get("/tools/list")).await.success();
     let expected = json!({
         "name": "create_ticket",
         "description": "The test's create_ticket.",
@@ -197,14 +200,14 @@ async fn the_list_gives_a_tool_as_its_author_wrote_it() {
             "required": ["title"],
         },
     });
-    assert_eq!(answer["tools"][0], expected);
+    assert_eq!(response["tools"][0], expected);
 }
 
 #[tokio::test]
 async fn parameters_of_search_say_what_must_be_given() {
     let (server, _folder) = serving_documents().await;
-    let answer = server.send(get("/tools/list")).await.success();
-    let search = &answer["tools"][1]["parameters"];
+    let response = server.send(get("/tools/list")).await.success();
+    let search = &response["tools"][1]["parameters"];
     assert_eq!(search["required"], json!(["query"]));
     let properties: Vec<_> = search["properties"].as_object().unwrap().keys().collect();
     assert_eq!(properties, ["query", "mode", "limit", "filters", "explain", "prefix"]);
@@ -216,7 +219,7 @@ async fn parameters_of_search_say_what_must_be_given() {
 async fn results_of_tools_are_wrapped_whatever_they_are() {
     let values = [json!(null), json!([]), json!([1, null]), json!({}), json!("text"), json!(0), json!(false)];
     for value in values {
-        let server = Setup::with([returning("any", value.clone())]).start().await;
+        let server = ServerBuilder::with([returning("any", value.clone())]).start().await;
         assert_eq!(server.call("any", json!({})).await, json!({"result": value}));
     }
 }
@@ -230,7 +233,7 @@ async fn a_tool_that_answers_in_blocks_alone_has_them_for_its_result() {
         })
     };
     for (blocks, expected) in [(&["one"][..], json!("one")), (&["one", "two"][..], json!(["one", "two"]))] {
-        let server = Setup::with([texts(blocks)]).start().await;
+        let server = ServerBuilder::with([texts(blocks)]).start().await;
         assert_eq!(server.call("any", json!({})).await, json!({"result": expected}));
     }
 }
@@ -238,7 +241,7 @@ async fn a_tool_that_answers_in_blocks_alone_has_them_for_its_result() {
 #[tokio::test]
 async fn a_result_that_looks_like_a_failure_or_a_wrapper_is_still_a_result() {
     for value in [json!({"error": "no such ticket"}), json!({"result": 1}), json!({"error": {"code": "x"}})] {
-        let server = Setup::with([returning("any", value.clone())]).start().await;
+        let server = ServerBuilder::with([returning("any", value.clone())]).start().await;
         assert_eq!(server.call("any", json!({})).await, json!({"result": value}));
     }
 }
@@ -246,7 +249,8 @@ async fn a_result_that_looks_like_a_failure_or_a_wrapper_is_still_a_result() {
 #[tokio::test]
 async fn results_of_context_are_not_wrapped_whatever_they_are() {
     for value in [json!({"results": []}), json!([1]), json!(null)] {
-        let server = Setup::new().provider(provider("context", [returning("search", value.clone())])).start();
+        let server =
+            ServerBuilder::new().provider(provider("context", [returning("search", value.clone())])).start();
         assert_eq!(server.await.call("search", json!({})).await, value);
     }
 }
@@ -261,7 +265,7 @@ fn logging(name: &str, lines: &'static [&str]) -> TestTool {
 #[tokio::test]
 async fn logs_stand_beside_a_result_where_there_are_some_and_always_for_execute() {
     let context = provider("context", [logging("search", &["a"])]);
-    let server = Setup::with([logging("quiet", &[]), logging("loud", &["a", "b"])])
+    let server = ServerBuilder::with([logging("quiet", &[]), logging("loud", &["a", "b"])])
         .provider(provider("ctx", [logging("execute", &[])]))
         .provider(context)
         .start()
@@ -278,7 +282,7 @@ async fn logs_stand_beside_a_result_where_there_are_some_and_always_for_execute(
 
 #[tokio::test]
 async fn numbers_and_texts_survive_the_way_there_and_back() {
-    let server = Setup::with([echo("echo")]).start().await;
+    let server = ServerBuilder::with([echo("echo")]).start().await;
     let arguments = json!({
         "large": u64::MAX, "small": i64::MIN, "half": 0.5, "text": "\u{0}\u{1f600}\"\\\u{2028}", "": [[], {}],
     });
@@ -287,21 +291,21 @@ async fn numbers_and_texts_survive_the_way_there_and_back() {
 
 #[tokio::test]
 async fn arguments_get_their_defaults() {
-    let server = Setup::with(standard_tools()).start().await;
-    let answer = server.call("create_ticket", json!({"title": "Broken"})).await;
-    assert_eq!(answer, json!({"result": {"title": "Broken", "priority": "low"}}));
+    let server = ServerBuilder::with(standard_tools()).start().await;
+    let response = server.call("create_ticket", json!({"title": "Broken"})).await;
+    assert_eq!(response, json!({"result": {"title": "Broken", "priority": "low"}}));
 }
 
 #[tokio::test]
 async fn exposed_upstream_tools_go_by_both_names_joined() {
-    let server = Setup::new().provider(provider("github", [echo("create_issue")])).start().await;
-    let answer = server.call("github__create_issue", json!({"title": "x"})).await;
-    assert_eq!(answer, json!({"result": {"title": "x"}}));
+    let server = ServerBuilder::new().provider(provider("github", [echo("create_issue")])).start().await;
+    let response = server.call("github__create_issue", json!({"title": "x"})).await;
+    assert_eq!(response, json!({"result": {"title": "x"}}));
 }
 
 #[tokio::test]
 async fn a_tool_named_like_a_route_is_called_like_any_other() {
-    let server = Setup::with([echo("list"), echo("health"), echo("prompt")]).start().await;
+    let server = ServerBuilder::with([echo("list"), echo("health"), echo("prompt")]).start().await;
     for name in ["list", "health", "prompt"] {
         assert_eq!(server.call(name, json!({"a": 1})).await, json!({"result": {"a": 1}}), "{name}");
     }
@@ -311,7 +315,7 @@ async fn a_tool_named_like_a_route_is_called_like_any_other() {
 
 #[tokio::test]
 async fn health_tells_status_and_version() {
-    let server = Setup::new().start().await;
+    let server = ServerBuilder::new().start().await;
     let expected = json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")});
     assert_eq!(server.send(get("/health")).await.success(), expected);
 }
@@ -340,7 +344,8 @@ async fn openapi_describes_every_tool_that_is_listed() {
 
 #[tokio::test]
 async fn openapi_refers_to_no_schema_that_is_not_there() {
-    let server = Setup::with(standard_tools()).provider(provider("ctx", [echo("execute")])).start().await;
+    let server =
+        ServerBuilder::with(standard_tools()).provider(provider("ctx", [echo("execute")])).start().await;
     let described = server.send(get("/openapi.json")).await.success();
     let text = described.to_string();
     let references: Vec<&str> = text

@@ -2,7 +2,8 @@
 
 use crate::common::documents::serving_documents;
 use crate::common::{
-    Events, Gate, LIMITS, SHORT, Setup, TestTool, echo, followed, get, post, provider, standard_tools,
+    Events, Gate, LIMITS, SHORT, ServerBuilder, TestTool, echo, get, post, provider, standard_tools,
+    streaming_request,
 };
 use ctx_core::{ErrorKind, LogLine, Outcome, Output, Progress, Schema, ToolError};
 use ctx_http::HttpLimits;
@@ -23,7 +24,7 @@ fn line(level: Level, message: &str) -> LogLine {
 }
 
 /// A tool that logs and reports progress, and ends as its argument says.
-fn telling() -> TestTool {
+fn logging_tool() -> TestTool {
     ctx_testkit::tool("work", |arguments, call| {
         Box::pin(async move {
             call.peer().log(Level::INFO, "begin");
@@ -40,7 +41,7 @@ fn telling() -> TestTool {
     })
 }
 
-fn told() -> Vec<(String, Value)> {
+fn expected_events() -> Vec<(String, Value)> {
     vec![
         event("log", json!({"level": "info", "message": "begin"})),
         event("progress", json!({"progress": 1.0, "total": 2.0, "message": "half"})),
@@ -54,12 +55,12 @@ fn logs() -> Value {
 }
 
 #[tokio::test]
-async fn what_a_tool_tells_comes_in_order_and_the_result_last() {
-    let server = Setup::with([telling()]).start().await;
-    let events = Events::of(&server, followed("work")).await;
+async fn events_come_in_order_and_the_result_last() {
+    let server = ServerBuilder::with([logging_tool()]).start().await;
+    let events = Events::of(&server, streaming_request("work")).await;
     assert_eq!(events.head.header("cache-control"), Some("no-cache"));
     assert_eq!(events.head.header("x-accel-buffering"), Some("no"));
-    let mut expected = told();
+    let mut expected = expected_events();
     expected.push(event("result", server.call("work", json!({})).await));
     assert_eq!(expected[4].1, json!({"result": {"done": "ä\n\n"}, "logs": logs()}));
     assert_eq!(events.all().await, expected);
@@ -67,10 +68,10 @@ async fn what_a_tool_tells_comes_in_order_and_the_result_last() {
 
 #[tokio::test]
 async fn a_failure_on_the_way_is_the_last_event() {
-    let server = Setup::with([telling()]).start().await;
+    let server = ServerBuilder::with([logging_tool()]).start().await;
     let failing = json!({"fail": true});
-    let events = Events::of(&server, followed("work").json(&failing)).await;
-    let mut expected = told();
+    let events = Events::of(&server, streaming_request("work").json(&failing)).await;
+    let mut expected = expected_events();
     let (status, body) = server.send(post("/tools/work").json(&failing)).await.failure();
     assert_eq!(status, 500);
     let error = json!({"code": "tool_error", "message": "work.lua:3: broken"});
@@ -80,23 +81,27 @@ async fn a_failure_on_the_way_is_the_last_event() {
 }
 
 #[tokio::test]
-async fn a_tool_that_tells_nothing_has_its_result_alone() {
-    let server = Setup::with([echo("echo")]).provider(provider("context", [echo("search")])).start().await;
-    let events = Events::of(&server, followed("echo").json(&json!({"a": 1}))).await;
+async fn a_tool_without_events_has_its_result_alone() {
+    let server =
+        ServerBuilder::with([echo("echo")]).provider(provider("context", [echo("search")])).start().await;
+    let events = Events::of(&server, streaming_request("echo").json(&json!({"a": 1}))).await;
     assert_eq!(events.all().await, [event("result", json!({"result": {"a": 1}}))]);
-    let events = Events::of(&server, followed("search").json(&json!({"a": 1}))).await;
+    let events = Events::of(&server, streaming_request("search").json(&json!({"a": 1}))).await;
     assert_eq!(events.all().await, [event("result", json!({"a": 1}))]);
 }
 
 #[tokio::test]
-async fn knowledge_can_be_followed_when_it_is_posted_and_not_when_it_is_got() {
+async fn built_in_tools_are_streamed_on_post_but_not_on_get() {
     let (server, _folder) = serving_documents().await;
     let plain = server.call("search", json!({"query": "green"})).await;
-    let events = Events::of(&server, followed("search").json(&json!({"query": "green"}))).await;
+    let events = Events::of(&server, streaming_request("search").json(&json!({"query": "green"}))).await;
     assert_eq!(events.all().await, [event("result", plain)]);
 
     let sources = server.send(get("/tools/sources").header("Accept", "text/event-stream")).await.success();
-    assert_eq!(Events::of(&server, followed("sources")).await.all().await, [event("result", sources)]);
+    assert_eq!(
+        Events::of(&server, streaming_request("sources")).await.all().await,
+        [event("result", sources)]
+    );
 }
 
 #[tokio::test]
@@ -104,39 +109,39 @@ async fn a_tool_that_fails_at_once_is_an_error_event_as_one_that_fails_later() {
     let broken = ctx_testkit::tool("broken", |_, _| {
         Box::pin(async { Err(ToolError::new(ErrorKind::Tool, "broken.lua:1: broken")) })
     });
-    let server = Setup::with([broken]).start().await;
+    let server = ServerBuilder::with([broken]).start().await;
     let error = json!({"code": "tool_error", "message": "broken.lua:1: broken"});
     for _ in 0..2 {
-        let events = Events::of(&server, followed("broken")).await;
+        let events = Events::of(&server, streaming_request("broken")).await;
         assert_eq!(events.all().await, [event("error", json!({ "error": error }))]);
     }
 }
 
 #[tokio::test]
 async fn a_timeout_is_an_error_event() {
-    let server = Setup::with(standard_tools()).start().await;
+    let server = ServerBuilder::with(standard_tools()).start().await;
     let error = json!({"code": "timeout", "message": "tool 'slow' timed out after 0.1 seconds"});
-    let events = Events::of(&server, followed("slow")).await;
+    let events = Events::of(&server, streaming_request("slow")).await;
     assert_eq!(events.all().await, [event("error", json!({ "error": error }))]);
 }
 
 #[tokio::test]
-async fn what_is_refused_before_it_runs_is_answered_like_any_other_request() {
-    let server = Setup::with(standard_tools()).start().await;
+async fn a_call_that_is_not_admitted_is_refused_like_any_other_request() {
+    let server = ServerBuilder::with(standard_tools()).start().await;
     let cases = [
-        (followed("nope"), (404, "not_found")),
-        (followed("echo").body("application/json", "{"), (400, "bad_request")),
-        (followed("echo").body("text/plain", "{}"), (415, "bad_request")),
-        (followed("create_ticket"), (400, "bad_request")),
+        (streaming_request("nope"), (404, "not_found")),
+        (streaming_request("echo").body("application/json", "{"), (400, "bad_request")),
+        (streaming_request("echo").body("text/plain", "{}"), (415, "bad_request")),
+        (streaming_request("create_ticket"), (400, "bad_request")),
     ];
     for (request, expected) in cases {
         let (status, code, _) = server.send(request).await.error();
         assert_eq!((status, code.as_str()), expected);
     }
     for _ in 0..2 {
-        Events::of(&server, followed("limited")).await.all().await;
+        Events::of(&server, streaming_request("limited")).await.all().await;
     }
-    let refused = server.send(followed("limited")).await;
+    let refused = server.send(streaming_request("limited")).await;
     assert!(refused.header("retry-after").is_some());
     assert_eq!(refused.error().0, 429);
 }
@@ -148,12 +153,12 @@ async fn a_refusal_has_an_error_status_the_first_time_and_whatever_its_size() {
     let titled =
         || json!({"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]});
     let lazy = echo("lazy").schema(Schema::made(move |_| titled()));
-    let setup = Setup::with([lazy, echo("there").schema(titled())]);
+    let setup = ServerBuilder::with([lazy, echo("there").schema(titled())]);
     let server = setup.limits(HttpLimits { body_bytes: 1 << 20, ..LIMITS }).start().await;
     let large = json!({"other": "x".repeat(200 << 10)});
     for arguments in [json!({}), json!({}), large.clone(), large] {
         for name in ["lazy", "there"] {
-            let (status, code, _) = server.send(followed(name).json(&arguments)).await.error();
+            let (status, code, _) = server.send(streaming_request(name).json(&arguments)).await.error();
             assert_eq!((status, code.as_str()), (400, "bad_request"), "{name}");
         }
     }
@@ -169,20 +174,20 @@ async fn a_tool_that_refuses_by_itself_is_an_error_event_however_soon() {
             Err(ToolError::not_found("no such document"))
         })
     });
-    let server = Setup::with([picky]).start().await;
+    let server = ServerBuilder::with([picky]).start().await;
     let error = json!({"error": {"code": "not_found", "message": "no such document"}});
     for arguments in [json!({}), json!({"later": true})] {
-        let events = Events::of(&server, followed("picky").json(&arguments)).await;
+        let events = Events::of(&server, streaming_request("picky").json(&arguments)).await;
         assert_eq!(events.all().await, [event("error", error.clone())]);
     }
 }
 
 #[tokio::test]
 async fn only_a_client_that_names_event_streams_gets_one() {
-    let server = Setup::with([echo("echo")]).start().await;
+    let server = ServerBuilder::with([echo("echo")]).start().await;
     for accept in ["application/json", "*/*", "text/*", "text/event-stream;q=0", "text/event-streams", ""] {
-        let answer = server.send(post("/tools/echo").header("Accept", accept)).await;
-        assert_eq!(answer.success(), json!({"result": {}}), "{accept}");
+        let response = server.send(post("/tools/echo").header("Accept", accept)).await;
+        assert_eq!(response.success(), json!({"result": {}}), "{accept}");
     }
     for accept in [
         "text/event-stream",
@@ -196,11 +201,12 @@ async fn only_a_client_that_names_event_streams_gets_one() {
 }
 
 #[tokio::test]
-async fn the_guard_stands_before_streams_too() {
-    let setup = Setup::with([echo("echo")]).token("hunter2hunter2").allowed_origin("https://app.example");
+async fn the_guard_applies_to_streams_too() {
+    let setup =
+        ServerBuilder::with([echo("echo")]).token("hunter2hunter2").allowed_origin("https://app.example");
     let server = setup.start().await;
-    let allowed = || followed("echo").token("hunter2hunter2");
-    assert_eq!(server.send(followed("echo")).await.error().0, 401);
+    let allowed = || streaming_request("echo").token("hunter2hunter2");
+    assert_eq!(server.send(streaming_request("echo")).await.error().0, 401);
     assert_eq!(server.send(allowed().host("evil.example")).await.error().0, 403);
     assert_eq!(server.send(allowed().header("Origin", "https://evil.example")).await.error().0, 403);
 
@@ -210,13 +216,13 @@ async fn the_guard_stands_before_streams_too() {
 
 #[tokio::test]
 async fn a_connection_serves_on_after_a_stream() {
-    let server = Setup::with([echo("echo")]).start().await;
+    let server = ServerBuilder::with([echo("echo")]).start().await;
     let mut client = server.connect().await;
-    client.send(followed("echo")).await;
+    client.send(streaming_request("echo")).await;
     assert_eq!(client.head().await.status, 200);
     while !client.chunk().await.is_empty() {}
     client.send(get("/health")).await;
-    assert_eq!(client.answer().await.status, 200);
+    assert_eq!(client.read_response().await.status, 200);
 }
 
 fn cancelled() -> Outcome {
@@ -224,12 +230,12 @@ fn cancelled() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_following_cancels_its_call_and_no_other() {
+async fn a_client_that_disconnects_cancels_its_call_and_no_other() {
     let gate = Gate::new();
-    let mut server = Setup::with([gate.tool("wait")]).start().await;
-    let stays = Events::of(&server, followed("wait")).await;
+    let mut server = ServerBuilder::with([gate.tool("wait")]).start().await;
+    let stays = Events::of(&server, streaming_request("wait")).await;
     gate.entered().await;
-    let goes = Events::of(&server, followed("wait")).await;
+    let goes = Events::of(&server, streaming_request("wait")).await;
     gate.entered().await;
     drop(goes);
     gate.cancelled().await;
@@ -240,7 +246,7 @@ async fn a_client_that_stops_following_cancels_its_call_and_no_other() {
 }
 
 /// A tool that sends more events than the queue and a slow client hold, and then an even larger result.
-fn flooding() -> TestTool {
+fn flooding_tool() -> TestTool {
     ctx_testkit::tool("flood", |_, call| {
         Box::pin(async move {
             for number in 0..LINES {
@@ -256,8 +262,8 @@ fn flooding() -> TestTool {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_up_no_tool_and_still_gets_the_result() {
-    let mut server = Setup::with([flooding()]).start().await;
-    let events = Events::of(&server, followed("flood")).await;
+    let mut server = ServerBuilder::with([flooding_tool()]).start().await;
+    let events = Events::of(&server, streaming_request("flood")).await;
     assert_eq!(server.next_run().await.outcome, Outcome::Ok);
 
     let mut events = events.all().await;
@@ -288,8 +294,8 @@ async fn a_client_that_does_not_read_holds_up_no_tool_and_still_gets_the_result(
 async fn a_stream_outlasts_the_times_that_requests_have() {
     let gate = Gate::new();
     let limits = HttpLimits { header_timeout: SHORT, body_timeout: SHORT, ..LIMITS };
-    let server = Setup::with([gate.tool("wait")]).limits(limits).start().await;
-    let events = Events::of(&server, followed("wait")).await;
+    let server = ServerBuilder::with([gate.tool("wait")]).limits(limits).start().await;
+    let events = Events::of(&server, streaming_request("wait")).await;
     tokio::time::sleep(SHORT * 3).await;
     gate.open();
     assert_eq!(events.all().await, [event("result", json!({"result": "through"}))]);
@@ -298,25 +304,25 @@ async fn a_stream_outlasts_the_times_that_requests_have() {
 #[tokio::test]
 async fn a_stream_finishes_while_the_server_stops() {
     let gate = Gate::new();
-    let server = Setup::with([gate.tool("wait")]).start().await;
-    let events = Events::of(&server, followed("wait")).await;
+    let server = ServerBuilder::with([gate.tool("wait")]).start().await;
+    let events = Events::of(&server, streaming_request("wait")).await;
     gate.entered().await;
     server.stop();
     gate.open();
     assert_eq!(events.all().await, [event("result", json!({"result": "through"}))]);
-    server.stopped().await;
+    server.wait_until_stopped().await;
 }
 
 #[tokio::test]
 async fn a_stream_longer_than_the_drain_is_cut_and_recorded() {
     let gate: Arc<Gate> = Gate::new();
     let limits = HttpLimits { drain: SHORT, ..LIMITS };
-    let mut server = Setup::with([gate.tool("wait")]).limits(limits).start().await;
-    let mut events = Events::of(&server, followed("wait")).await;
+    let mut server = ServerBuilder::with([gate.tool("wait")]).limits(limits).start().await;
+    let mut events = Events::of(&server, streaming_request("wait")).await;
     gate.entered().await;
     server.stop();
-    assert_eq!(events.cut().await, b"");
+    assert_eq!(events.read_until_closed().await, b"");
     gate.cancelled().await;
     assert_eq!(server.next_run().await.outcome, cancelled());
-    server.stopped().await;
+    server.wait_until_stopped().await;
 }

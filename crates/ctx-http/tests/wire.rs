@@ -1,10 +1,10 @@
 //! Connections: invalid HTTP, keep-alive, `HEAD`.
 
-use crate::common::{Request, Server, Setup, get, post, standard_tools};
+use crate::common::{ApiServer, ServerBuilder, TestRequest, get, post, standard_tools};
 use serde_json::json;
 
-async fn server() -> Server {
-    Setup::with(standard_tools()).start().await
+async fn server() -> ApiServer {
+    ServerBuilder::with(standard_tools()).start().await
 }
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn bytes_that_are_no_http_are_a_bad_request() {
     for request in requests {
         let mut client = server.connect().await;
         client.send(request).await;
-        let (status, code, message) = client.answer().await.error();
+        let (status, code, message) = client.read_response().await.error();
         let shown = String::from_utf8_lossy(request);
         assert_eq!((status, code.as_str()), (400, "bad_request"), "{shown}: {message}");
         assert_eq!(client.end().await, b"", "{shown}");
@@ -44,7 +44,7 @@ async fn head_is_answered_as_get_without_the_body() {
     let server = server().await;
     for (target, status) in [("/health", 200), ("/tools/list", 200), ("/openapi.json", 200), ("/nope", 404)] {
         let whole = server.send(get(target)).await;
-        let head = server.send(Request::new("HEAD", target)).await;
+        let head = server.send(TestRequest::new("HEAD", target)).await;
         assert_eq!((head.status, head.body.as_slice()), (status, &b""[..]), "{target}");
         assert_eq!(head.header("content-length"), whole.header("content-length"), "{target}");
         assert_eq!(head.header("content-type"), Some("application/json"), "{target}");
@@ -57,15 +57,15 @@ async fn a_connection_is_used_again_after_answers_and_refusals_alike() {
     let mut client = server.connect().await;
     for _ in 0..3 {
         client.send(post("/tools/echo").json(&json!({"a": 1}))).await;
-        assert_eq!(client.answer().await.success(), json!({"result": {"a": 1}}));
+        assert_eq!(client.read_response().await.success(), json!({"result": {"a": 1}}));
         client.send(post("/nope").json(&json!({"a": 1}))).await;
-        assert_eq!(client.answer().await.error().0, 404);
+        assert_eq!(client.read_response().await.error().0, 404);
         client.send(post("/tools/echo").body("text/plain", "a")).await;
-        assert_eq!(client.answer().await.error().0, 415);
+        assert_eq!(client.read_response().await.error().0, 415);
         client.send(get("/tools/echo").json(&json!({"a": 1}))).await;
-        assert_eq!(client.answer().await.error().0, 405);
+        assert_eq!(client.read_response().await.error().0, 405);
         client.send(post("/tools/echo").chunked(br#"{"b":2}"#, 3)).await;
-        assert_eq!(client.answer().await.success(), json!({"result": {"b": 2}}));
+        assert_eq!(client.read_response().await.success(), json!({"result": {"b": 2}}));
     }
 }
 
@@ -76,7 +76,7 @@ async fn pipelined_requests_are_answered_in_order() {
     let requests = (0..20).flat_map(|n| Vec::from(post("/tools/echo").json(&json!({"n": n}))));
     client.send(requests.collect::<Vec<u8>>()).await;
     for n in 0..20 {
-        assert_eq!(client.answer().await.success(), json!({"result": {"n": n}}));
+        assert_eq!(client.read_response().await.success(), json!({"result": {"n": n}}));
     }
 }
 
@@ -85,16 +85,16 @@ async fn a_request_pipelined_behind_a_slow_one_waits_for_it() {
     let server = server().await;
     let mut client = server.connect().await;
     client.send([Vec::from(post("/tools/slow")), Vec::from(post("/tools/echo"))].concat()).await;
-    assert_eq!(client.answer().await.error().0, 408);
-    assert_eq!(client.answer().await.success(), json!({"result": {}}));
+    assert_eq!(client.read_response().await.error().0, 408);
+    assert_eq!(client.read_response().await.success(), json!({"result": {}}));
 }
 
 #[tokio::test]
-async fn a_client_that_asks_for_the_end_gets_it() {
+async fn connection_close_is_honoured() {
     let server = server().await;
     let mut client = server.connect().await;
     client.send(get("/health").header("Connection", "close")).await;
-    assert_eq!(client.answer().await.status, 200);
+    assert_eq!(client.read_response().await.status, 200);
     assert_eq!(client.end().await, b"");
 }
 
@@ -103,7 +103,7 @@ async fn http_1_0_is_served_and_ends_with_its_answer() {
     let server = server().await;
     let mut client = server.connect().await;
     client.send(*b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n").await;
-    assert_eq!(client.answer().await.status, 200);
+    assert_eq!(client.read_response().await.status, 200);
     assert_eq!(client.end().await, b"");
 }
 
@@ -115,11 +115,11 @@ async fn requests_may_come_byte_by_byte() {
         client.send([byte]).await;
         tokio::task::yield_now().await;
     }
-    assert_eq!(client.answer().await.success(), json!({"result": {"a": 1}}));
+    assert_eq!(client.read_response().await.success(), json!({"result": {"a": 1}}));
 }
 
 #[tokio::test]
-async fn two_requests_hidden_in_one_are_refused() {
+async fn request_smuggling_is_refused() {
     let server = server().await;
     let mut client = server.connect().await;
     let smuggled = Vec::from(get("/tools/list"));
@@ -129,16 +129,16 @@ async fn two_requests_hidden_in_one_are_refused() {
         .header("Transfer-Encoding", "chunked");
     client.send([Vec::from(head), b"2\r\n{}\r\n0\r\n\r\n".to_vec(), smuggled].concat()).await;
     // Both are allowed (RFC 9112): to refuse the request, or to read the chunks and close the connection.
-    let answer = client.answer().await;
-    if answer.status == 200 {
+    let response = client.read_response().await;
+    if response.status == 200 {
         assert_eq!(client.end().await, b"", "what follows is not taken for a request");
     } else {
-        assert_eq!(answer.error().0, 400);
+        assert_eq!(response.error().0, 400);
     }
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_leave_to_send_its_body_gets_it() {
+async fn expect_100_continue_is_answered() {
     let server = server().await;
     let mut client = server.connect().await;
     let head = post("/tools/echo")
@@ -146,16 +146,16 @@ async fn a_client_that_waits_for_leave_to_send_its_body_gets_it() {
         .header("Content-Length", "2")
         .header("Expect", "100-continue");
     client.send(head).await;
-    assert_eq!(client.answer().await.status, 100);
+    assert_eq!(client.read_response().await.status, 100);
     client.send(*b"{}").await;
-    assert_eq!(client.answer().await.success(), json!({"result": {}}));
+    assert_eq!(client.read_response().await.success(), json!({"result": {}}));
 }
 
 #[tokio::test]
 async fn targets_that_are_no_paths_are_not_found() {
     let server = server().await;
     for request in ["OPTIONS * HTTP/1.1", "CONNECT localhost:80 HTTP/1.1", "GET http://localhost HTTP/1.1"] {
-        let answer = server.send(format!("{request}\r\nHost: localhost\r\n\r\n")).await;
-        assert_eq!(answer.error().0, 404, "{request}");
+        let response = server.send(format!("{request}\r\nHost: localhost\r\n\r\n")).await;
+        assert_eq!(response.error().0, 404, "{request}");
     }
 }

@@ -45,26 +45,28 @@ impl Issuer {
     }
 
     /// Fetches the published keys.
-    pub(super) async fn fetch(&self) -> Result<KeySet, String> {
+    pub(super) async fn fetch_keys(&self) -> Result<KeySet, String> {
         let fetched = tokio::time::timeout(self.limits.fetch_timeout, async {
             let (url, reach) = match &self.jwks_url {
-                Some(url) => (url.clone(), configured(url)),
-                None => self.discover().await?,
+                Some(url) => (url.clone(), reach_of_configured(url)),
+                None => self.discover_jwks_url().await?,
             };
             let keys = self.get(&url, reach).await?;
             let (keys, _) = keys.ok_or_else(|| format!("{url}: there is nothing"))?;
             KeySet::parse(&keys).map_err(|problem| format!("{url}: {problem}"))
         });
-        let late = |_| format!("no answer within {} s", self.limits.fetch_timeout.as_secs_f64());
-        fetched.await.map_err(late)?
+        let timed_out = |_| format!("no answer within {} s", self.limits.fetch_timeout.as_secs_f64());
+        fetched.await.map_err(timed_out)?
     }
 
     /// The JWKS URL from the issuer's metadata, and its SSRF policy: unless it is on the issuer's host,
     /// nothing nearer than the issuer.
-    async fn discover(&self) -> Result<(Url, Reach), String> {
+    async fn discover_jwks_url(&self) -> Result<(Url, Reach), String> {
         for url in self.metadata_urls() {
-            let Some((answer, scope)) = self.get(&url, configured(&self.url)).await? else { continue };
-            let metadata: Metadata = serde_json::from_slice(&answer)
+            let Some((document, scope)) = self.get(&url, reach_of_configured(&self.url)).await? else {
+                continue;
+            };
+            let metadata: Metadata = serde_json::from_slice(&document)
                 .map_err(|error| format!("{url}: this is no metadata: {error}"))?;
             if metadata.issuer != self.name {
                 // Metadata of another issuer must not name the keys (issuer mix-up).
@@ -73,7 +75,7 @@ impl Issuer {
             let jwks_url = metadata.jwks_uri.and_then(|text| Url::parse(&text).ok()).filter(is_trusted);
             let jwks_url = jwks_url.ok_or_else(|| format!("{url}: there is no `jwks_uri` that is secure"))?;
             let is_own = jwks_url.host() == self.url.host();
-            let reach = if is_own { configured(&self.url) } else { Reach::of_referrer(scope) };
+            let reach = if is_own { reach_of_configured(&self.url) } else { Reach::of_referrer(scope) };
             return Ok((jwks_url, reach));
         }
         Err("there is no metadata; set `server.oauth.jwks_url`".to_owned())
@@ -83,13 +85,13 @@ impl Issuer {
     fn metadata_urls(&self) -> Vec<Url> {
         let path = self.url.path().trim_end_matches('/');
         let before = METADATA_NAMES.map(|name| format!("/.well-known/{name}{path}"));
-        let behind = (!path.is_empty()).then(|| format!("{path}/.well-known/{}", METADATA_NAMES[1]));
+        let after = (!path.is_empty()).then(|| format!("{path}/.well-known/{}", METADATA_NAMES[1]));
         let at = |path: String| {
             let mut url = self.url.clone();
             url.set_path(&path);
             url
         };
-        before.into_iter().chain(behind).map(at).collect()
+        before.into_iter().chain(after).map(at).collect()
     }
 
     /// Fetches a document, with the network scope of the server that sent it; `None` if it is not found.
@@ -106,7 +108,7 @@ impl Issuer {
         if status != StatusCode::OK {
             return Err(format!("{url}: the answer is {status}"));
         }
-        let body = response.read(self.limits.answer_bytes).await.map_err(|error| match error {
+        let body = response.read(self.limits.response_bytes).await.map_err(|error| match error {
             BodyError::TooLarge(bytes_max) => format!("{url}: the answer is larger than {bytes_max} bytes"),
             BodyError::Net(error) => failed(error),
         })?;
@@ -115,7 +117,7 @@ impl Issuer {
 }
 
 /// SSRF policy for a URL from the settings.
-fn configured(url: &Url) -> Reach {
+fn reach_of_configured(url: &Url) -> Reach {
     Reach::configured(url.host_str().unwrap_or_default())
 }
 
@@ -140,40 +142,40 @@ mod tests {
         let name =
             issuer.url("").replace("127.0.0.1", if host == "localhost" { "127.0.0.1" } else { "localhost" });
         issuer_name.set(name.clone()).unwrap();
-        let mut made = Issuer::new(&name, Url::parse(&name).unwrap(), None, OAuthLimits::default());
+        let mut fetcher = Issuer::new(&name, Url::parse(&name).unwrap(), None, OAuthLimits::default());
         if has_public_peers {
-            made.client = made.client.with_public_peers();
+            fetcher.client = fetcher.client.with_public_peers();
         }
-        let fetched = made.fetch().await.map(|_| ());
+        let fetched = fetcher.fetch_keys().await.map(|_| ());
         (fetched, keys.asked().len())
     }
 
     #[tokio::test]
     async fn a_public_issuer_cannot_name_keys_on_this_machine() {
         for host in ["127.0.0.1", "localhost"] {
-            let (refused, asked) = fetch_from_other_host(host, true).await;
-            let refused = refused.unwrap_err();
-            assert!(refused.contains("it leads to an address of this machine"), "{refused}");
-            assert_eq!(asked, 0);
+            let (result, key_requests) = fetch_from_other_host(host, true).await;
+            let error = result.unwrap_err();
+            assert!(error.contains("it leads to an address of this machine"), "{error}");
+            assert_eq!(key_requests, 0);
             assert_eq!(fetch_from_other_host(host, false).await, (Ok(()), 1));
         }
     }
 
     #[test]
     fn metadata_is_looked_for_in_every_usual_place() {
-        let places = |issuer: &str| {
+        let urls = |issuer: &str| {
             let issuer = Issuer::new(issuer, Url::parse(issuer).unwrap(), None, OAuthLimits::default());
             issuer.metadata_urls().into_iter().map(String::from).collect::<Vec<_>>()
         };
         assert_eq!(
-            places("https://login.example/"),
+            urls("https://login.example/"),
             [
                 "https://login.example/.well-known/oauth-authorization-server",
                 "https://login.example/.well-known/openid-configuration",
             ]
         );
         assert_eq!(
-            places("https://login.example/realms/team"),
+            urls("https://login.example/realms/team"),
             [
                 "https://login.example/.well-known/oauth-authorization-server/realms/team",
                 "https://login.example/.well-known/openid-configuration/realms/team",

@@ -1,7 +1,7 @@
 //! Cache of the issuer's public keys (JWKS), refreshed in the background.
 //!
 //! If the issuer does not respond, the last keys stay in use. A token with an unknown key triggers a refresh,
-//! at most once per [`OAuthLimits::ask`] however many such tokens arrive.
+//! at most once per [`OAuthLimits::forced_refresh_interval`] however many such tokens arrive.
 
 use super::OAuthLimits;
 use super::issuer::Issuer;
@@ -21,10 +21,10 @@ const KEYS_MAX: usize = 64;
 
 /// The usable keys that an issuer publishes.
 pub(super) struct KeySet {
-    keys: Vec<Key>,
+    keys: Vec<VerificationKey>,
 }
 
-struct Key {
+struct VerificationKey {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     key: DecodingKey,
@@ -33,37 +33,37 @@ struct Key {
 impl KeySet {
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
-        struct Published {
+        struct JwksDocument {
             keys: Vec<Value>,
         }
         // The parse error is not shown: it may quote the document, whose content is unknown.
-        let published: Published =
+        let document: JwksDocument =
             serde_json::from_slice(text).map_err(|_| "this is no set of keys".to_owned())?;
-        if published.keys.len() > KEYS_MAX {
+        if document.keys.len() > KEYS_MAX {
             return Err(format!("there are more than {KEYS_MAX} keys"));
         }
         // An unusable key does not affect the others.
-        Ok(Self { keys: published.keys.into_iter().filter_map(Key::read).collect() })
+        Ok(Self { keys: document.keys.into_iter().filter_map(VerificationKey::from_jwk).collect() })
     }
 
     /// The keys that may have made a signature, according to the header of its token.
-    pub(super) fn fitting(&self, header: &Header) -> impl Iterator<Item = &DecodingKey> {
-        let named = |key: &&Key| header.kid.is_none() || key.id == header.kid;
-        let fits = |key: &&Key| key.algorithms.contains(&header.alg);
+    pub(super) fn candidates(&self, header: &Header) -> impl Iterator<Item = &DecodingKey> {
+        let named = |key: &&VerificationKey| header.kid.is_none() || key.id == header.kid;
+        let fits = |key: &&VerificationKey| key.algorithms.contains(&header.alg);
         self.keys.iter().filter(named).filter(fits).map(|key| &key.key)
     }
 }
 
-impl Key {
-    fn read(published: Value) -> Option<Self> {
-        let published: Jwk = serde_json::from_value(published).ok()?;
-        let common = &published.common;
+impl VerificationKey {
+    fn from_jwk(jwk: Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(jwk).ok()?;
+        let common = &jwk.common;
         let signs = common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
         let verifies = common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
         if !signs || !verifies {
             return None;
         }
-        let mut algorithms: Vec<Algorithm> = match &published.algorithm {
+        let mut algorithms: Vec<Algorithm> = match &jwk.algorithm {
             AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
             AlgorithmParameters::EllipticCurve(point) => match point.curve {
                 EllipticCurve::P256 => vec![Algorithm::ES256],
@@ -79,68 +79,75 @@ impl Key {
             algorithms.retain(|algorithm| Algorithm::try_from(named).is_ok_and(|named| named == *algorithm));
         }
         algorithms.retain(|algorithm| ALGORITHMS.contains(algorithm));
-        let key = DecodingKey::from_jwk(&published).ok()?;
-        (!algorithms.is_empty()).then_some(Self { id: published.common.key_id, algorithms, key })
+        let key = DecodingKey::from_jwk(&jwk).ok()?;
+        (!algorithms.is_empty()).then_some(Self { id: jwk.common.key_id, algorithms, key })
     }
 }
 
 /// The cached keys of the issuer, and their refresh.
-pub(super) struct Keys {
+pub(super) struct IssuerKeys {
     issuer: Issuer,
     limits: OAuthLimits,
-    known: watch::Sender<Known>,
-    wanted: Notify,
+    state: watch::Sender<KeyCacheState>,
+    refresh_requested: Notify,
     /// When a token last triggered a refresh.
-    asked: Mutex<Option<Instant>>,
+    last_forced_refresh: Mutex<Option<Instant>>,
 }
 
-struct Known {
-    set: Option<Arc<KeySet>>,
+struct KeyCacheState {
+    keys: Option<Arc<KeySet>>,
     /// Number of finished refreshes, failed ones included.
-    rounds: u64,
+    refreshes: u64,
     /// Whether a refresh is running or requested.
     is_fetching: bool,
 }
 
-impl Keys {
+impl IssuerKeys {
     pub(super) fn new(issuer: Issuer, limits: OAuthLimits) -> Self {
-        // [`Keys::keep_fresh`] begins with a refresh.
-        let known = watch::Sender::new(Known { set: None, rounds: 0, is_fetching: true });
-        Self { issuer, limits, known, wanted: Notify::new(), asked: Mutex::default() }
+        // [`IssuerKeys::keep_fresh`] begins with a refresh.
+        let state = watch::Sender::new(KeyCacheState { keys: None, refreshes: 0, is_fetching: true });
+        Self {
+            issuer,
+            limits,
+            state,
+            refresh_requested: Notify::new(),
+            last_forced_refresh: Mutex::default(),
+        }
     }
 
     /// The keys of the last successful refresh.
     pub(super) fn current(&self) -> Option<Arc<KeySet>> {
-        self.known.borrow().set.clone()
+        self.state.borrow().keys.clone()
     }
 
     /// Waits for the end of a refresh, which is requested if none is running and the limit allows one.
-    pub(super) async fn news(&self) {
-        let (mut rounds, mut is_fetching) = (0, false);
+    pub(super) async fn wait_for_refresh(&self) {
+        let (mut refreshes, mut is_fetching) = (0, false);
         // Under one lock, so that concurrent callers wait for the same refresh.
-        self.known.send_if_modified(|known| {
-            if !known.is_fetching && self.may_ask() {
-                known.is_fetching = true;
-                self.wanted.notify_one();
+        self.state.send_if_modified(|state| {
+            if !state.is_fetching && self.may_force_refresh() {
+                state.is_fetching = true;
+                self.refresh_requested.notify_one();
             }
-            (rounds, is_fetching) = (known.rounds, known.is_fetching);
+            (refreshes, is_fetching) = (state.refreshes, state.is_fetching);
             false
         });
         if !is_fetching {
             return;
         }
-        let mut known = self.known.subscribe();
-        let later = known.wait_for(|known| known.rounds > rounds);
-        if tokio::time::timeout(self.limits.fetch_timeout, later).await.is_err() {
+        let mut state = self.state.subscribe();
+        let refreshed = state.wait_for(|state| state.refreshes > refreshes);
+        if tokio::time::timeout(self.limits.fetch_timeout, refreshed).await.is_err() {
             tracing::debug!("no news of the keys in time");
         }
     }
 
-    fn may_ask(&self) -> bool {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let may = asked.is_none_or(|last| last.elapsed() >= self.limits.ask);
+    fn may_force_refresh(&self) -> bool {
+        let mut last_forced_refresh = self.last_forced_refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let may =
+            last_forced_refresh.is_none_or(|last| last.elapsed() >= self.limits.forced_refresh_interval);
         if may {
-            *asked = Some(Instant::now());
+            *last_forced_refresh = Some(Instant::now());
         }
         may
     }
@@ -149,11 +156,11 @@ impl Keys {
     pub(super) async fn keep_fresh(&self) {
         let mut failures = 0;
         loop {
-            self.known.send_modify(|known| known.is_fetching = true);
-            let fetched = self.issuer.fetch().await;
+            self.state.send_modify(|state| state.is_fetching = true);
+            let fetched = self.issuer.fetch_keys().await;
             let issuer = self.issuer.name();
             match &fetched {
-                Ok(set) if set.keys.is_empty() => {
+                Ok(keys) if keys.keys.is_empty() => {
                     tracing::warn!("the issuer {issuer} publishes no key that can be used");
                 }
                 Ok(_) if failures > 0 => tracing::info!("the keys of the issuer {issuer} were got again"),
@@ -166,27 +173,30 @@ impl Keys {
                 Err(problem) => tracing::debug!("the keys of the issuer {issuer} cannot be got: {problem}"),
             }
             failures = if fetched.is_ok() { 0 } else { failures + 1 };
-            self.known.send_modify(|known| {
-                known.set = fetched.ok().map(Arc::new).or(known.set.take());
-                known.rounds += 1;
-                known.is_fetching = false;
+            self.state.send_modify(|state| {
+                state.keys = fetched.ok().map(Arc::new).or(state.keys.take());
+                state.refreshes += 1;
+                state.is_fetching = false;
             });
             tokio::select! {
-                () = self.wanted.notified() => {}
-                () = tokio::time::sleep(self.wait_after(failures)) => {}
+                () = self.refresh_requested.notified() => {}
+                () = tokio::time::sleep(self.delay_after(failures)) => {}
             }
         }
     }
 
-    fn wait_after(&self, failures: u32) -> Duration {
-        let Some(doublings) = failures.checked_sub(1) else { return self.limits.refresh };
-        self.limits.retry.saturating_mul(2_u32.saturating_pow(doublings)).min(self.limits.refresh)
+    fn delay_after(&self, failures: u32) -> Duration {
+        let Some(doublings) = failures.checked_sub(1) else { return self.limits.refresh_interval };
+        self.limits
+            .retry_delay
+            .saturating_mul(2_u32.saturating_pow(doublings))
+            .min(self.limits.refresh_interval)
     }
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for IssuerKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("issuer", &self.issuer.name()).finish_non_exhaustive()
+        f.debug_struct("IssuerKeys").field("issuer", &self.issuer.name()).finish_non_exhaustive()
     }
 }
 
@@ -240,8 +250,8 @@ mod tests {
     fn the_wait_grows_with_failures_up_to_a_bound() {
         let limits = OAuthLimits::default();
         let url = url::Url::parse("https://login.example").unwrap();
-        let keys = Keys::new(Issuer::new("https://login.example", url, None, limits), limits);
-        let waits: Vec<u64> = [0, 1, 2, 3, 40].map(|failures| keys.wait_after(failures).as_secs()).into();
+        let keys = IssuerKeys::new(Issuer::new("https://login.example", url, None, limits), limits);
+        let waits: Vec<u64> = [0, 1, 2, 3, 40].map(|failures| keys.delay_after(failures).as_secs()).into();
         assert_eq!(waits, [600, 1, 2, 4, 600]);
     }
 }

@@ -9,12 +9,12 @@ mod keys;
 mod signature;
 mod verify;
 
-pub(crate) use verify::Refusal;
+pub(crate) use verify::TokenError;
 
 use axum::http::HeaderValue;
 use ctx_core::{Identity, ScopePolicy};
 use issuer::Issuer;
-use keys::Keys;
+use keys::IssuerKeys;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use url::Url;
 /// Well-known path of the protected resource metadata; the path of the resource follows.
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 /// The path of the resource that clients expect.
-const USUAL_PATH: &str = "/mcp";
+const DEFAULT_RESOURCE_PATH: &str = "/mcp";
 /// Name of the server on the consent screen.
 const RESOURCE_NAME: &str = "Context Harness";
 
@@ -52,35 +52,35 @@ pub struct OAuthLimits {
     /// Time limit for fetching the keys, metadata included.
     pub fetch_timeout: Duration,
     /// Maximum size of a response, in bytes.
-    pub answer_bytes: usize,
+    pub response_bytes: usize,
     /// Interval between refreshes of the keys.
-    pub refresh: Duration,
-    /// Delay after a failed refresh; doubled with each failure, up to `refresh`.
-    pub retry: Duration,
+    pub refresh_interval: Duration,
+    /// Delay after a failed refresh; doubled with each failure, up to `refresh_interval`.
+    pub retry_delay: Duration,
     /// Shortest interval between refreshes that tokens with unknown keys trigger.
-    pub ask: Duration,
+    pub forced_refresh_interval: Duration,
 }
 
 impl Default for OAuthLimits {
     fn default() -> Self {
         Self {
             fetch_timeout: Duration::from_secs(10),
-            answer_bytes: 256 << 10,
-            refresh: Duration::from_secs(600),
-            retry: Duration::from_secs(1),
-            ask: Duration::from_secs(10),
+            response_bytes: 256 << 10,
+            refresh_interval: Duration::from_secs(600),
+            retry_delay: Duration::from_secs(1),
+            forced_refresh_interval: Duration::from_secs(10),
         }
     }
 }
 
 /// An option that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("`{value}` is not {wanted}")]
-pub struct InvalidOAuth {
+#[error("`{value}` is not {expected}")]
+pub struct InvalidOAuthOption {
     /// Name of the option.
     pub option: &'static str,
     value: String,
-    wanted: &'static str,
+    expected: &'static str,
 }
 
 /// Verifies the access tokens of one issuer.
@@ -92,40 +92,43 @@ pub struct OAuth {
     resource_text: String,
     metadata_url: String,
     scopes: BTreeSet<String>,
-    supported: BTreeSet<String>,
-    keys: Keys,
+    supported_scopes: BTreeSet<String>,
+    keys: IssuerKeys,
 }
 
 impl OAuth {
     /// Checks the options, without I/O.
-    pub fn new(options: OAuthOptions) -> Result<Self, InvalidOAuth> {
-        let issuer = address("issuer", &options.issuer)?;
-        let resource = address("resource", &options.resource)?;
-        let jwks_url = options.jwks_url.as_deref().map(|url| address("jwks_url", url)).transpose()?;
+    pub fn new(options: OAuthOptions) -> Result<Self, InvalidOAuthOption> {
+        let issuer = trusted_url("issuer", &options.issuer)?;
+        let resource = trusted_url("resource", &options.resource)?;
+        let jwks_url = options.jwks_url.as_deref().map(|url| trusted_url("jwks_url", url)).transpose()?;
         if options.audience.as_ref().is_some_and(String::is_empty) {
-            let wanted = "whom tokens are meant for";
-            return Err(InvalidOAuth { option: "audience", value: String::new(), wanted });
+            let expected = "whom tokens are meant for";
+            return Err(InvalidOAuthOption { option: "audience", value: String::new(), expected });
         }
         let scopes: BTreeSet<String> = options.scopes.into_iter().collect();
         for scope in &scopes {
-            ScopePolicy::check_scope(scope).map_err(|_| InvalidOAuth {
+            ScopePolicy::check_scope(scope).map_err(|_| InvalidOAuthOption {
                 option: "scopes",
                 value: scope.clone(),
-                wanted: "a scope like `ctx:read`",
+                expected: "a scope like `ctx:read`",
             })?;
         }
-        let supported = scopes.iter().cloned().chain(options.tool_scopes).collect();
+        let supported_scopes = scopes.iter().cloned().chain(options.tool_scopes).collect();
         let mut metadata_url = resource.clone();
         metadata_url.set_path(&format!("{METADATA_PATH}{}", resource.path().trim_end_matches('/')));
         Ok(Self {
-            keys: Keys::new(Issuer::new(&options.issuer, issuer, jwks_url, options.limits), options.limits),
+            keys: IssuerKeys::new(
+                Issuer::new(&options.issuer, issuer, jwks_url, options.limits),
+                options.limits,
+            ),
             issuer: options.issuer,
             audience: options.audience.unwrap_or_else(|| options.resource.clone()),
             resource,
             resource_text: options.resource,
             metadata_url: metadata_url.into(),
             scopes,
-            supported,
+            supported_scopes,
         })
     }
 
@@ -135,19 +138,20 @@ impl OAuth {
     }
 
     /// An identity with all scopes that this server knows.
-    pub(crate) fn everything(&self, subject: &str) -> Identity {
-        Identity { subject: subject.to_owned(), scopes: self.supported.clone() }
+    pub(crate) fn identity_with_all_scopes(&self, subject: &str) -> Identity {
+        Identity { subject: subject.to_owned(), scopes: self.supported_scopes.clone() }
     }
 
     /// The scopes that every request needs, if this identity lacks one of them.
-    pub(crate) fn lacking(&self, identity: &Identity) -> Option<&BTreeSet<String>> {
+    pub(crate) fn missing_scopes(&self, identity: &Identity) -> Option<&BTreeSet<String>> {
         (!self.scopes.is_subset(&identity.scopes)).then_some(&self.scopes)
     }
 
     /// Whether a path is that of the protected resource metadata.
-    pub(crate) fn is_metadata(&self, path: &str) -> bool {
-        path.strip_prefix(METADATA_PATH)
-            .is_some_and(|rest| ["", USUAL_PATH, self.resource.path().trim_end_matches('/')].contains(&rest))
+    pub(crate) fn is_metadata_path(&self, path: &str) -> bool {
+        path.strip_prefix(METADATA_PATH).is_some_and(|rest| {
+            ["", DEFAULT_RESOURCE_PATH, self.resource.path().trim_end_matches('/')].contains(&rest)
+        })
     }
 
     /// The protected resource metadata (RFC 9728).
@@ -156,27 +160,30 @@ impl OAuth {
             "resource": self.resource_text,
             "resource_name": RESOURCE_NAME,
             "authorization_servers": [self.issuer],
-            "scopes_supported": self.supported,
+            "scopes_supported": self.supported_scopes,
             "bearer_methods_supported": ["header"],
         })
     }
 
     /// `WWW-Authenticate` for a request without a token.
     pub(crate) fn challenge(&self) -> HeaderValue {
-        self.header(&self.scopes, None)
+        self.challenge_header(&self.scopes, None)
     }
 
     /// `WWW-Authenticate` for a request whose token is not valid.
-    pub(crate) fn invalid_token(&self, why: &str) -> HeaderValue {
-        self.header(&self.scopes, Some(("invalid_token", why)))
+    pub(crate) fn invalid_token_challenge(&self, reason: &str) -> HeaderValue {
+        self.challenge_header(&self.scopes, Some(("invalid_token", reason)))
     }
 
     /// `WWW-Authenticate` for a request whose token lacks scopes.
-    pub(crate) fn insufficient_scope<'a>(&self, needed: impl IntoIterator<Item = &'a String>) -> HeaderValue {
-        self.header(needed, Some(("insufficient_scope", "more scopes are needed")))
+    pub(crate) fn insufficient_scope_challenge<'a>(
+        &self,
+        required: impl IntoIterator<Item = &'a String>,
+    ) -> HeaderValue {
+        self.challenge_header(required, Some(("insufficient_scope", "more scopes are needed")))
     }
 
-    fn header<'a>(
+    fn challenge_header<'a>(
         &self,
         scopes: impl IntoIterator<Item = &'a String>,
         error: Option<(&str, &str)>,
@@ -186,33 +193,33 @@ impl OAuth {
         if !scopes.is_empty() {
             text.push_str(&format!(", scope=\"{}\"", scopes.join(" ")));
         }
-        if let Some((error, why)) = error {
-            text.push_str(&format!(", error=\"{error}\", error_description=\"{why}\""));
+        if let Some((error, reason)) = error {
+            text.push_str(&format!(", error=\"{error}\", error_description=\"{reason}\""));
         }
         // Never falls back: all parts were checked or are constants.
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
     /// Refreshes the issuer's keys; never ends.
-    pub(crate) async fn keep_fresh(&self) {
+    pub(crate) async fn keep_keys_fresh(&self) {
         self.keys.keep_fresh().await;
     }
 }
 
 /// A URL that is authenticated by TLS, or is on this machine (loopback).
-fn address(option: &'static str, text: &str) -> Result<Url, InvalidOAuth> {
-    let wanted = "an address like `https://login.example.com` (http is for loopback only)";
+fn trusted_url(option: &'static str, text: &str) -> Result<Url, InvalidOAuthOption> {
+    let expected = "an address like `https://login.example.com` (http is for loopback only)";
     let url = Url::parse(text).ok().filter(is_trusted);
     let url =
         url.filter(|url| url.fragment().is_none() && url.username().is_empty() && url.password().is_none());
-    url.ok_or_else(|| InvalidOAuth { option, value: text.to_owned(), wanted })
+    url.ok_or_else(|| InvalidOAuthOption { option, value: text.to_owned(), expected })
 }
 
 fn is_trusted(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    let loopback = host == "localhost" || literal.is_ok_and(|address| address.is_loopback());
-    url.scheme() == "https" || (url.scheme() == "http" && loopback)
+    let is_loopback = host == "localhost" || literal.is_ok_and(|address| address.is_loopback());
+    url.scheme() == "https" || (url.scheme() == "http" && is_loopback)
 }
 
 #[cfg(test)]
@@ -266,10 +273,10 @@ mod tests {
         ] {
             let oauth = OAuth::new(options("https://login.example", resource)).unwrap();
             assert_eq!(oauth.metadata_url, url);
-            assert!(oauth.is_metadata(Url::parse(url).unwrap().path()));
-            assert!(oauth.is_metadata(METADATA_PATH));
-            assert!(!oauth.is_metadata(&format!("{METADATA_PATH}/other")));
-            assert!(!oauth.is_metadata("/health"));
+            assert!(oauth.is_metadata_path(Url::parse(url).unwrap().path()));
+            assert!(oauth.is_metadata_path(METADATA_PATH));
+            assert!(!oauth.is_metadata_path(&format!("{METADATA_PATH}/other")));
+            assert!(!oauth.is_metadata_path("/health"));
             assert_eq!(oauth.metadata()["resource"], resource, "as it was written");
         }
     }
@@ -277,12 +284,13 @@ mod tests {
     #[test]
     fn a_challenge_names_what_is_needed() {
         let oauth = OAuth::new(options("https://login.example", "https://a.example/mcp")).unwrap();
-        let place = "Bearer resource_metadata=\"https://a.example/.well-known/oauth-protected-resource/mcp\"";
-        assert_eq!(oauth.challenge(), format!("{place}, scope=\"ctx:read\""));
+        let prefix =
+            "Bearer resource_metadata=\"https://a.example/.well-known/oauth-protected-resource/mcp\"";
+        assert_eq!(oauth.challenge(), format!("{prefix}, scope=\"ctx:read\""));
         assert_eq!(
-            oauth.insufficient_scope(&["a".to_owned(), "b".to_owned()]),
+            oauth.insufficient_scope_challenge(&["a".to_owned(), "b".to_owned()]),
             format!(
-                "{place}, scope=\"a b\", error=\"insufficient_scope\", error_description=\"more scopes are needed\""
+                "{prefix}, scope=\"a b\", error=\"insufficient_scope\", error_description=\"more scopes are needed\""
             )
         );
     }

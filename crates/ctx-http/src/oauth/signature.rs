@@ -23,7 +23,7 @@ pub(super) const ALGORITHMS: [Algorithm; 9] = [
 
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |_, _: &EncodingKey| Err(unsupported()),
-    verifier_factory: |algorithm, key| Ok(Box::new(Checked::new(*algorithm, key)?)),
+    verifier_factory: |algorithm, key| Ok(Box::new(RingVerifier::new(*algorithm, key)?)),
     key_utils: KeyUtils {
         rsa_pub_components_from_private_key: |_| Err(unsupported()),
         rsa_pub_components_from_public_key: |_| Err(unsupported()),
@@ -34,7 +34,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
 };
 
 /// Installs the provider for this process. To be called before a token is verified.
-pub(super) fn prepare() {
+pub(super) fn install_provider() {
     if PROVIDER.install_default().is_err() {
         // Another provider was installed first, which is as good.
     }
@@ -46,56 +46,56 @@ fn unsupported() -> Error {
 
 /// Verification algorithm of a signature algorithm.
 #[derive(Clone, Copy)]
-enum Method {
+enum VerificationMethod {
     Rsa(&'static RsaParameters),
     Other(&'static dyn VerificationAlgorithm),
 }
 
 /// Verifies signatures of one algorithm with one key.
-struct Checked {
+struct RingVerifier {
     algorithm: Algorithm,
-    method: Method,
+    method: VerificationMethod,
     key: DecodingKey,
 }
 
-impl Checked {
+impl RingVerifier {
     fn new(algorithm: Algorithm, key: &DecodingKey) -> Result<Self, Error> {
         // Algorithm confusion: with HMAC, a public key would serve as the shared secret.
         if algorithm.family() != key.family() || key.family() == AlgorithmFamily::Hmac {
             return Err(new_error(ErrorKind::InvalidKeyFormat));
         }
         let method = match algorithm {
-            Algorithm::RS256 => Method::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
-            Algorithm::RS384 => Method::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
-            Algorithm::RS512 => Method::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
-            Algorithm::PS256 => Method::Rsa(&signature::RSA_PSS_2048_8192_SHA256),
-            Algorithm::PS384 => Method::Rsa(&signature::RSA_PSS_2048_8192_SHA384),
-            Algorithm::PS512 => Method::Rsa(&signature::RSA_PSS_2048_8192_SHA512),
-            Algorithm::ES256 => Method::Other(&signature::ECDSA_P256_SHA256_FIXED),
-            Algorithm::ES384 => Method::Other(&signature::ECDSA_P384_SHA384_FIXED),
-            Algorithm::EdDSA => Method::Other(&signature::ED25519),
+            Algorithm::RS256 => VerificationMethod::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
+            Algorithm::RS384 => VerificationMethod::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
+            Algorithm::RS512 => VerificationMethod::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
+            Algorithm::PS256 => VerificationMethod::Rsa(&signature::RSA_PSS_2048_8192_SHA256),
+            Algorithm::PS384 => VerificationMethod::Rsa(&signature::RSA_PSS_2048_8192_SHA384),
+            Algorithm::PS512 => VerificationMethod::Rsa(&signature::RSA_PSS_2048_8192_SHA512),
+            Algorithm::ES256 => VerificationMethod::Other(&signature::ECDSA_P256_SHA256_FIXED),
+            Algorithm::ES384 => VerificationMethod::Other(&signature::ECDSA_P384_SHA384_FIXED),
+            Algorithm::EdDSA => VerificationMethod::Other(&signature::ED25519),
             _ => return Err(unsupported()),
         };
         Ok(Self { algorithm, method, key: key.clone() })
     }
 }
 
-impl Verifier<Vec<u8>> for Checked {
-    fn verify(&self, message: &[u8], given: &Vec<u8>) -> Result<(), SignatureError> {
-        let checked = match (self.method, self.key.kind()) {
-            (Method::Rsa(parameters), DecodingKeyKind::RsaModulusExponent { n, e }) => {
-                RsaPublicKeyComponents { n, e }.verify(parameters, message, given)
+impl Verifier<Vec<u8>> for RingVerifier {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), SignatureError> {
+        let verified = match (self.method, self.key.kind()) {
+            (VerificationMethod::Rsa(parameters), DecodingKeyKind::RsaModulusExponent { n, e }) => {
+                RsaPublicKeyComponents { n, e }.verify(parameters, message, signature)
             }
-            (Method::Other(algorithm), DecodingKeyKind::SecretOrDer(key)) => {
-                UnparsedPublicKey::new(algorithm, key).verify(message, given)
+            (VerificationMethod::Other(algorithm), DecodingKeyKind::SecretOrDer(key)) => {
+                UnparsedPublicKey::new(algorithm, key).verify(message, signature)
             }
             _ => Err(ring::error::Unspecified),
         };
-        checked.map_err(|_| SignatureError::new())
+        verified.map_err(|_| SignatureError::new())
     }
 }
 
-impl JwtVerifier for Checked {
+impl JwtVerifier for RingVerifier {
     fn algorithm(&self) -> Algorithm {
         self.algorithm
     }

@@ -1,6 +1,6 @@
 //! Routes of agents: the list, and the prompt of one.
 
-use super::{Bearer, named};
+use super::{CallerIdentity, path_name};
 use crate::Api;
 use crate::error::ApiError;
 use crate::json::read_object;
@@ -21,12 +21,12 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
 pub(crate) async fn prompt(
     State(api): State<Api>,
     name: Result<Path<String>, PathRejection>,
-    bearer: Bearer,
+    caller: CallerIdentity,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Prompt>, ApiError> {
-    let name = named(name)?;
+    let name = path_name(name)?;
     let arguments = read_object(&headers, body, &api.limits).await?;
-    let call = bearer.call(api.catalog.current());
+    let call = caller.new_call(api.catalog.current());
     Ok(Json(Catalog::prompt(&name, arguments, call).await?))
 }

@@ -9,6 +9,6 @@ use axum::http::Uri;
 use serde_json::Value;
 
 pub(crate) async fn metadata(State(api): State<Api>, uri: Uri) -> Result<Json<Value>, ApiError> {
-    let oauth = api.guard.oauth().filter(|oauth| oauth.is_metadata(uri.path()));
+    let oauth = api.guard.oauth().filter(|oauth| oauth.is_metadata_path(uri.path()));
     oauth.map(|oauth| Json(oauth.metadata())).ok_or_else(no_such_route)
 }

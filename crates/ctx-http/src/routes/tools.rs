@@ -1,6 +1,6 @@
 //! Routes of tools: the list, and calls.
 
-use super::{Bearer, named};
+use super::{CallerIdentity, path_name};
 use crate::error::ApiError;
 use crate::json::read_object;
 use crate::{Api, stream};
@@ -32,72 +32,77 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
 pub(crate) async fn call(
     State(api): State<Api>,
     name: Result<Path<String>, PathRejection>,
-    bearer: Bearer,
+    caller: CallerIdentity,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    answer(&api, &named(name)?, bearer, &headers, body).await
+    call_tool(&api, &path_name(name)?, caller, &headers, body).await
 }
 
 /// `POST /tools/list` calls a tool named `list`; `GET` is the listing.
 pub(crate) async fn call_list(
     State(api): State<Api>,
-    bearer: Bearer,
+    caller: CallerIdentity,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    answer(&api, "list", bearer, &headers, body).await
+    call_tool(&api, "list", caller, &headers, body).await
 }
 
 pub(crate) async fn sources(
     State(api): State<Api>,
-    bearer: Bearer,
+    caller: CallerIdentity,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    answer(&api, "sources", bearer, &headers, body).await
+    call_tool(&api, "sources", caller, &headers, body).await
 }
 
 /// `GET` responses are never streamed; only `POST` calls can be.
 pub(crate) async fn get_sources(
     State(api): State<Api>,
-    bearer: Bearer,
+    caller: CallerIdentity,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let arguments = read_object(&headers, body, &api.limits).await?;
-    let (form, call) = find(&api, "sources", bearer)?;
-    whole("sources", arguments, call, form).await
+    let (form, call) = prepare_call(&api, "sources", caller)?;
+    call_for_json("sources", arguments, call, form).await
 }
 
 /// Calls a tool; streams its events if the client accepts an event stream.
-async fn answer(
+async fn call_tool(
     api: &Api,
     name: &str,
-    bearer: Bearer,
+    caller: CallerIdentity,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let arguments = read_object(headers, body, &api.limits).await?;
-    let (form, call) = find(api, name, bearer)?;
-    if stream::is_wanted(headers) {
-        return stream::stream(name.to_owned(), arguments, call, form, &api.streamed).await;
+    let (form, call) = prepare_call(api, name, caller)?;
+    if stream::accepts_event_stream(headers) {
+        return stream::stream_call(name.to_owned(), arguments, call, form, &api.streamed_calls).await;
     }
-    whole(name, arguments, call, form).await
+    call_for_json(name, arguments, call, form).await
 }
 
-async fn whole(name: &str, arguments: Value, call: Call, form: AnswerForm) -> Result<Response, ApiError> {
+async fn call_for_json(
+    name: &str,
+    arguments: Value,
+    call: Call,
+    form: AnswerForm,
+) -> Result<Response, ApiError> {
     let output = Catalog::call(name, arguments, call).await?;
     Ok(Json(form.body(output)).into_response())
 }
 
 /// A call of the tool with this outward name, and the form of its response.
-fn find(api: &Api, name: &str, bearer: Bearer) -> Result<(AnswerForm, Call), ApiError> {
+fn prepare_call(api: &Api, name: &str, caller: CallerIdentity) -> Result<(AnswerForm, Call), ApiError> {
     let catalog = api.catalog.current();
     let entry = catalog.entry(name).filter(|entry| entry.exposed && entry.name.outward() == name);
     let Some(entry) = entry else {
         return Err(ApiError::new(ErrorKind::NotFound, format!("no tool registered with name: {name}")));
     };
     let form = AnswerForm::of(&entry.name);
-    Ok((form, bearer.call(catalog)))
+    Ok((form, caller.new_call(catalog)))
 }

@@ -1,6 +1,6 @@
 //! An HTTP/1.1 client that sends and reads raw bytes.
 
-use super::patiently;
+use super::within_deadline;
 use serde_json::{Value, json};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,21 +9,21 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// A request as text: its first line, its headers and its body.
 #[derive(Clone)]
-pub(crate) struct Request {
+pub(crate) struct TestRequest {
     first_line: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-pub(crate) fn get(target: &str) -> Request {
-    Request::new("GET", target)
+pub(crate) fn get(target: &str) -> TestRequest {
+    TestRequest::new("GET", target)
 }
 
-pub(crate) fn post(target: &str) -> Request {
-    Request::new("POST", target)
+pub(crate) fn post(target: &str) -> TestRequest {
+    TestRequest::new("POST", target)
 }
 
-impl Request {
+impl TestRequest {
     /// A request to `localhost`.
     pub(crate) fn new(method: &str, target: &str) -> Self {
         let first_line = format!("{method} {target} HTTP/1.1");
@@ -37,14 +37,14 @@ impl Request {
     }
 
     /// Removes the `Host` header.
-    pub(crate) fn hostless(mut self) -> Self {
+    pub(crate) fn without_host(mut self) -> Self {
         self.headers.retain(|(name, _)| name != "Host");
         self
     }
 
     /// Replaces the `Host` header.
     pub(crate) fn host(self, host: &str) -> Self {
-        self.hostless().header("Host", host)
+        self.without_host().header("Host", host)
     }
 
     pub(crate) fn token(self, token: &str) -> Self {
@@ -76,8 +76,8 @@ impl Request {
     }
 }
 
-impl From<Request> for Vec<u8> {
-    fn from(request: Request) -> Self {
+impl From<TestRequest> for Vec<u8> {
+    fn from(request: TestRequest) -> Self {
         let headers: String =
             request.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let mut bytes = format!("{}\r\n{headers}\r\n", request.first_line).into_bytes();
@@ -87,16 +87,17 @@ impl From<Request> for Vec<u8> {
 }
 
 /// A client connection.
-pub(crate) struct Client {
+pub(crate) struct HttpClient {
     stream: TcpStream,
     unread: Vec<u8>,
     /// Whether the last request was a `HEAD`.
     expects_no_body: bool,
 }
 
-impl Client {
+impl HttpClient {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        let stream = patiently("a connection", TcpStream::connect(address)).await.expect("a connection");
+        let stream =
+            within_deadline("a connection", TcpStream::connect(address)).await.expect("a connection");
         Self { stream, unread: Vec::new(), expects_no_body: false }
     }
 
@@ -104,7 +105,7 @@ impl Client {
     pub(crate) async fn connect_from(own: IpAddr, address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind(SocketAddr::new(own, 0)).expect("an address of this machine");
-        let stream = patiently("a connection", socket.connect(address)).await.expect("a connection");
+        let stream = within_deadline("a connection", socket.connect(address)).await.expect("a connection");
         Self { stream, unread: Vec::new(), expects_no_body: false }
     }
 
@@ -117,26 +118,26 @@ impl Client {
 
     /// Like [`Self::send`], for a server that may disconnect before it has read everything.
     pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        patiently("the server to read", self.stream.write_all(bytes)).await
+        within_deadline("the server to read", self.stream.write_all(bytes)).await
     }
 
     /// The next response.
-    pub(crate) async fn answer(&mut self) -> Answer {
-        let mut answer = self.head().await;
-        let length = answer.header("content-length").map_or(0, |text| text.parse().expect("a length"));
+    pub(crate) async fn read_response(&mut self) -> HttpResponse {
+        let mut response = self.head().await;
+        let length = response.header("content-length").map_or(0, |text| text.parse().expect("a length"));
         let length = if self.expects_no_body { 0 } else { length };
-        assert_eq!(answer.header("transfer-encoding"), None, "answers have a length");
+        assert_eq!(response.header("transfer-encoding"), None, "answers have a length");
         while self.unread.len() < length {
             assert!(self.read().await, "the connection ended inside a body");
         }
-        answer.body = self.unread.drain(..length).collect();
-        answer
+        response.body = self.unread.drain(..length).collect();
+        response
     }
 
     /// The next response, without its body.
-    pub(crate) async fn head(&mut self) -> Answer {
+    pub(crate) async fn head(&mut self) -> HttpResponse {
         let head = self.read_to(b"\r\n\r\n").await;
-        Answer::from_head(&String::from_utf8(head).expect("a head in ASCII"))
+        HttpResponse::from_head(&String::from_utf8(head).expect("a head in ASCII"))
     }
 
     /// The next chunk of a chunked body; the last is empty.
@@ -169,7 +170,7 @@ impl Client {
     }
 
     /// Like [`Self::end`], for a server that may reset the connection.
-    pub(crate) async fn cut(&mut self) -> Vec<u8> {
+    pub(crate) async fn read_until_closed(&mut self) -> Vec<u8> {
         while let Ok(1..) = self.try_read().await {}
         std::mem::take(&mut self.unread)
     }
@@ -179,19 +180,19 @@ impl Client {
     }
 
     async fn try_read(&mut self) -> io::Result<usize> {
-        patiently("the server to write", self.stream.read_buf(&mut self.unread)).await
+        within_deadline("the server to write", self.stream.read_buf(&mut self.unread)).await
     }
 }
 
 /// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpResponse {
     fn from_head(head: &str) -> Self {
         let mut lines = head.split("\r\n").filter(|line| !line.is_empty());
         let first_line = lines.next().expect("a first line");

@@ -1,6 +1,6 @@
 //! A real knowledge base with two sources: a folder, and one whose document has no optional fields.
 
-use super::{Server, Setup};
+use super::{ApiServer, ServerBuilder};
 use async_trait::async_trait;
 use ctx_core::{
     Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError, SourceName,
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 /// A source of a document without optional fields.
-struct Bare;
+struct BareConnector;
 
 #[async_trait]
-impl Connector for Bare {
+impl Connector for BareConnector {
     async fn pull(&self, _: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
         let document = Document {
             source_id: "bare".to_owned(),
@@ -44,7 +44,7 @@ impl Connector for Bare {
 }
 
 /// A server over synced sources; the folder must be held as long as the server.
-pub(crate) async fn serving_documents() -> (Server, TempDir) {
+pub(crate) async fn serving_documents() -> (ApiServer, TempDir) {
     let folder = tempfile::tempdir().expect("a sound workspace");
     let docs = folder.path().join("docs");
     fs::create_dir(&docs).expect("a sound workspace");
@@ -75,7 +75,10 @@ pub(crate) async fn serving_documents() -> (Server, TempDir) {
             min_cosine: None,
         },
         embedding: None,
-        sources: vec![source("filesystem", "notes", files), source("script", "bare", Arc::new(Bare))],
+        sources: vec![
+            source("filesystem", "notes", files),
+            source("script", "bare", Arc::new(BareConnector)),
+        ],
     });
     let knowledge = Arc::new(knowledge.expect("a sound workspace"));
     for name in knowledge.source_names() {
@@ -84,5 +87,5 @@ pub(crate) async fn serving_documents() -> (Server, TempDir) {
             knowledge.sync(name, SyncOptions::default(), progress, never).await.expect("a sound workspace");
         assert_eq!(report.warnings, []);
     }
-    (Setup::new().provider(Arc::new(Context::new(knowledge))).start().await, folder)
+    (ServerBuilder::new().provider(Arc::new(Context::new(knowledge))).start().await, folder)
 }

@@ -1,23 +1,23 @@
 //! A client that reads the event stream of a call.
 
-use super::{Answer, Client, Request, Server, post};
+use super::{ApiServer, HttpClient, HttpResponse, TestRequest, post};
 use serde_json::Value;
 
 /// A request to stream the events of a call.
-pub(crate) fn followed(name: &str) -> Request {
+pub(crate) fn streaming_request(name: &str) -> TestRequest {
     post(&format!("/tools/{name}")).header("Accept", "text/event-stream")
 }
 
 /// An event stream.
 pub(crate) struct Events {
-    client: Client,
-    pub(crate) head: Answer,
+    client: HttpClient,
+    pub(crate) head: HttpResponse,
     text: String,
 }
 
 impl Events {
     /// Sends a request whose response must be an event stream.
-    pub(crate) async fn of(server: &Server, request: Request) -> Self {
+    pub(crate) async fn of(server: &ApiServer, request: TestRequest) -> Self {
         let mut client = server.connect().await;
         client.send(request).await;
         let head = client.head().await;
@@ -58,7 +58,7 @@ impl Events {
     }
 
     /// Waits until a server that may disconnect has closed the connection.
-    pub(crate) async fn cut(&mut self) -> Vec<u8> {
-        self.client.cut().await
+    pub(crate) async fn read_until_closed(&mut self) -> Vec<u8> {
+        self.client.read_until_closed().await
     }
 }

@@ -7,8 +7,8 @@ pub(crate) mod documents;
 mod events;
 mod tools;
 
-pub(crate) use client::{Answer, Client, Request, get, post};
-pub(crate) use events::{Events, followed};
+pub(crate) use client::{HttpClient, HttpResponse, TestRequest, get, post};
+pub(crate) use events::{Events, streaming_request};
 pub(crate) use tools::{Gate, TestTool, echo, provider, returning, standard_tools, tool};
 
 use ctx_core::{AllowAll, Catalog, LiveCatalog, Policy, Provider, Run, RunLog, Secret};
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Time limit for every wait: the test fails instead of hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// A time limit that a test means to exceed.
 pub(crate) const SHORT: Duration = Duration::from_millis(100);
 /// A time limit that no test exceeds.
@@ -42,7 +42,7 @@ pub(crate) const LIMITS: HttpLimits = HttpLimits {
 };
 
 /// Settings of a test server.
-pub(crate) struct Setup {
+pub(crate) struct ServerBuilder {
     providers: Vec<Arc<dyn Provider>>,
     access: Access,
     limits: HttpLimits,
@@ -51,23 +51,23 @@ pub(crate) struct Setup {
 }
 
 /// A running server, until the test ends or stops it.
-pub(crate) struct Server {
+pub(crate) struct ApiServer {
     pub(crate) address: SocketAddr,
     runs: UnboundedReceiver<Run>,
     shutdown: CancellationToken,
     serving: JoinHandle<io::Result<()>>,
 }
 
-struct Runs(UnboundedSender<Run>);
+struct RunSender(UnboundedSender<Run>);
 
-impl RunLog for Runs {
+impl RunLog for RunSender {
     fn record(&self, run: Run) {
         // Tests that do not read runs have dropped the receiver.
         let _ = self.0.send(run);
     }
 }
 
-impl Setup {
+impl ServerBuilder {
     /// A test server with these tools.
     pub(crate) fn with<const N: usize>(tools: [TestTool; N]) -> Self {
         Self::new().provider(provider("tools", tools))
@@ -122,10 +122,10 @@ impl Setup {
         self
     }
 
-    pub(crate) async fn start(self) -> Server {
+    pub(crate) async fn start(self) -> ApiServer {
         let (sender, runs) = unbounded_channel();
         let builder =
-            Catalog::builder().limits(self.call_limits).policy(self.policy).runs(Arc::new(Runs(sender)));
+            Catalog::builder().limits(self.call_limits).policy(self.policy).runs(Arc::new(RunSender(sender)));
         let catalog =
             self.providers.into_iter().fold(builder, |builder, each| builder.provider(each)).build();
         assert_eq!(catalog.warnings(), [""; 0], "the test's own tools are sound");
@@ -136,25 +136,25 @@ impl Setup {
         let api = Api::new(live, address, self.access, self.limits).expect("hosts that can match");
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
-        Server { address, runs, shutdown, serving }
+        ApiServer { address, runs, shutdown, serving }
     }
 }
 
-impl Server {
-    pub(crate) async fn connect(&self) -> Client {
-        Client::connect(self.address).await
+impl ApiServer {
+    pub(crate) async fn connect(&self) -> HttpClient {
+        HttpClient::connect(self.address).await
     }
 
     /// Connects from this local address.
-    pub(crate) async fn connect_from(&self, own: [u8; 4]) -> Client {
-        Client::connect_from(own.into(), self.address).await
+    pub(crate) async fn connect_from(&self, own: [u8; 4]) -> HttpClient {
+        HttpClient::connect_from(own.into(), self.address).await
     }
 
     /// The response to a request on a connection of its own.
-    pub(crate) async fn send(&self, request: impl Into<Vec<u8>>) -> Answer {
+    pub(crate) async fn send(&self, request: impl Into<Vec<u8>>) -> HttpResponse {
         let mut client = self.connect().await;
         client.send(request).await;
-        client.answer().await
+        client.read_response().await
     }
 
     /// The result of a tool call that must succeed.
@@ -169,7 +169,7 @@ impl Server {
 
     /// The next run that is recorded.
     pub(crate) async fn next_run(&mut self) -> Run {
-        patiently("a run", self.runs.recv()).await.expect("the catalog still stands")
+        within_deadline("a run", self.runs.recv()).await.expect("the catalog still stands")
     }
 
     /// Starts the shutdown without waiting for it.
@@ -183,15 +183,15 @@ impl Server {
     }
 
     /// Waits until the server has stopped.
-    pub(crate) async fn stopped(self) {
-        patiently("the end of the server", self.serving).await.expect("no panic").expect("no failure");
+    pub(crate) async fn wait_until_stopped(self) {
+        within_deadline("the end of the server", self.serving).await.expect("no panic").expect("no failure");
     }
 }
 
 /// Waits for an event that a correct server causes soon.
-pub(crate) async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
+pub(crate) async fn within_deadline<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(DEADLINE, future).await {
         Ok(value) => value,
-        Err(_) => panic!("waited {PATIENCE:?} for {what}"),
+        Err(_) => panic!("waited {DEADLINE:?} for {what}"),
     }
 }

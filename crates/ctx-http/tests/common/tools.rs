@@ -1,6 +1,6 @@
 //! Tools that end in every way, and a gate that holds calls until the test releases them.
 
-use super::patiently;
+use super::within_deadline;
 use ctx_core::{ErrorKind, Output, ToolError};
 pub(crate) use ctx_testkit::{Arguments, TestTool, echo, provider};
 use serde_json::{Value, json};
@@ -69,11 +69,11 @@ impl Gate {
     pub(crate) fn tool(self: &Arc<Self>, name: &str) -> TestTool {
         let gate = self.clone();
         tool(name, move |_, cancellation| {
-            let passage = Passage { gate: gate.clone() };
+            let held = HeldCall { gate: gate.clone() };
             async move {
-                *passage.gate.cancellation.lock().expect("a lock") = cancellation;
-                passage.gate.entered.add_permits(1);
-                passage.gate.opened.acquire().await.expect("an open semaphore").forget();
+                *held.gate.cancellation.lock().expect("a lock") = cancellation;
+                held.gate.entered.add_permits(1);
+                held.gate.opened.acquire().await.expect("an open semaphore").forget();
                 Ok(json!("through").into())
             }
         })
@@ -81,7 +81,7 @@ impl Gate {
 
     /// Waits until a call has arrived.
     pub(crate) async fn entered(&self) {
-        take(&self.entered, "a call to come in").await;
+        acquire(&self.entered, "a call to come in").await;
     }
 
     /// Releases one call.
@@ -91,22 +91,22 @@ impl Gate {
 
     /// Waits until a call's future is dropped and its token cancelled.
     pub(crate) async fn cancelled(&self) {
-        take(&self.dropped, "a call to be dropped").await;
+        acquire(&self.dropped, "a call to be dropped").await;
         let cancellation = self.cancellation.lock().expect("a lock").clone();
-        patiently("the cancellation", cancellation.cancelled()).await;
+        within_deadline("the cancellation", cancellation.cancelled()).await;
     }
 }
 
-async fn take(semaphore: &Semaphore, what: &str) {
-    patiently(what, semaphore.acquire()).await.expect("an open semaphore").forget();
+async fn acquire(semaphore: &Semaphore, what: &str) {
+    within_deadline(what, semaphore.acquire()).await.expect("an open semaphore").forget();
 }
 
 /// A call at the gate.
-struct Passage {
+struct HeldCall {
     gate: Arc<Gate>,
 }
 
-impl Drop for Passage {
+impl Drop for HeldCall {
     fn drop(&mut self) {
         self.gate.dropped.add_permits(1);
     }

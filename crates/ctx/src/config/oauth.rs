@@ -1,7 +1,7 @@
 //! `[server.oauth]`: requires callers to sign in with access tokens of an OAuth authorization server.
 
 use ctx_core::{InvalidScopes, ScopePolicy};
-use ctx_http::{InvalidOAuth, OAuth, OAuthLimits, OAuthOptions};
+use ctx_http::{InvalidOAuthOption, OAuth, OAuthLimits, OAuthOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl OAuthSettings {
     }
 
     /// The validator of access tokens; `own` is the server's URL if none is configured.
-    pub(crate) fn oauth(&self, own: &str) -> Result<OAuth, InvalidOAuth> {
+    pub(crate) fn oauth(&self, own: &str) -> Result<OAuth, InvalidOAuthOption> {
         OAuth::new(OAuthOptions {
             issuer: self.issuer.clone(),
             jwks_url: self.jwks_url.clone(),

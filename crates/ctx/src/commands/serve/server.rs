@@ -9,7 +9,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::server_record::{RunningServer, ServerRecord};
 use crate::signals::Signals;
 use crate::workspace::Workspace;
-use ctx_http::{Api, Exposed, generate_token};
+use ctx_http::{Api, UnprotectedServer, generate_token};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Server {
         let wanted = resolve(config).await?;
         let oauth = settings.server.oauth.as_ref();
         let token = settings.server.token.as_ref();
-        if let Err(exposed) = Exposed::check(wanted.ip(), token, oauth.is_some()) {
+        if let Err(exposed) = UnprotectedServer::check(wanted.ip(), token, oauth.is_some()) {
             return Err(unprotected_bind_error(config, exposed));
         }
         if !wanted.ip().is_loopback() && oauth.is_some_and(|oauth| !oauth.has_resource()) {
@@ -122,7 +122,7 @@ fn record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
 
 /// The error for a public bind address without a sufficient token. Its hint contains a new random token to copy; the
 /// configuration file is never written.
-fn unprotected_bind_error(config: &Config, exposed: Exposed) -> CommandError {
+fn unprotected_bind_error(config: &Config, exposed: UnprotectedServer) -> CommandError {
     let (key, bind) = (config.bind_key(), &config.settings.server.bind);
     let error = CommandError::usage(format!("`{key}` = \"{bind}\" {exposed}"));
     let new = generate_token()

@@ -15,49 +15,57 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 /// After the response, a client that has been silent for so long is taken to have sent everything.
-const LINGER_QUIET: Duration = Duration::from_secs(1);
+const LINGER_IDLE_MAX: Duration = Duration::from_secs(1);
 /// Upper bound of hyper's own error responses.
-const BARE_ANSWER_BYTES_MAX: usize = 256;
+const BARE_RESPONSE_BYTES_MAX: usize = 256;
 
 /// A connection with JSON error responses, a write timeout and a lingering close.
-pub(crate) struct Wire {
+pub(crate) struct ClientSocket {
     stream: TcpStream,
     /// Write timeout, and time limit of the lingering close.
-    patience: Duration,
+    timeout: Duration,
     /// Once the server stops, no client is waited for.
     shutdown: CancellationToken,
     /// The current timeout: of a write, or of the lingering close.
     timer: Option<Pin<Box<Sleep>>>,
     /// The unsent rest of the error response that replaces hyper's.
-    failure: Option<Vec<u8>>,
+    error_response: Option<Vec<u8>>,
     /// Set once the write side is closed: until when data of the client is read and discarded.
     lingering_until: Option<Instant>,
 }
 
-impl Wire {
-    pub(crate) fn new(stream: TcpStream, patience: Duration, shutdown: CancellationToken) -> Self {
-        Self { stream, patience, shutdown, timer: None, failure: None, lingering_until: None }
+impl ClientSocket {
+    pub(crate) fn new(stream: TcpStream, timeout: Duration, shutdown: CancellationToken) -> Self {
+        Self { stream, timeout, shutdown, timer: None, error_response: None, lingering_until: None }
     }
 
     /// Returns the outcome of a write; fails if the client has not read for too long.
-    fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn with_write_timeout<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.timer = None;
             return written;
         }
-        let patience = self.patience;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let timeout = self.timeout;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         ready!(timer.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    fn poll_write_failure(&mut self, cx: &mut Context<'_>, mut failure: Vec<u8>) -> Poll<io::Result<()>> {
-        while !failure.is_empty() {
-            let written = Pin::new(&mut self.stream).poll_write(cx, &failure);
-            match self.bounded(cx, written) {
-                Poll::Ready(written) => drop(failure.drain(..written?)),
+    fn poll_write_error(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut error_response: Vec<u8>,
+    ) -> Poll<io::Result<()>> {
+        while !error_response.is_empty() {
+            let written = Pin::new(&mut self.stream).poll_write(cx, &error_response);
+            match self.with_write_timeout(cx, written) {
+                Poll::Ready(written) => drop(error_response.drain(..written?)),
                 Poll::Pending => {
-                    self.failure = Some(failure);
+                    self.error_response = Some(error_response);
                     return Poll::Pending;
                 }
             }
@@ -66,7 +74,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for ClientSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -76,14 +84,14 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for ClientSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if let Some(failure) = self.failure.take().or_else(|| in_our_words(buf)) {
-            ready!(self.poll_write_failure(cx, failure))?;
+        if let Some(error_response) = self.error_response.take().or_else(|| json_error_for(buf)) {
+            ready!(self.poll_write_error(cx, error_response))?;
             return Poll::Ready(Ok(buf.len()));
         }
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.bounded(cx, written)
+        self.with_write_timeout(cx, written)
     }
 
     fn poll_write_vectored(
@@ -95,7 +103,7 @@ impl AsyncWrite for Wire {
             return self.poll_write(cx, only);
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.bounded(cx, written)
+        self.with_write_timeout(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -113,8 +121,8 @@ impl AsyncWrite for Wire {
             Some(until) => until,
             None => {
                 ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-                self.timer = Some(Box::pin(tokio::time::sleep(LINGER_QUIET.min(self.patience))));
-                let until = Instant::now() + self.patience;
+                self.timer = Some(Box::pin(tokio::time::sleep(LINGER_IDLE_MAX.min(self.timeout))));
+                let until = Instant::now() + self.timeout;
                 *self.lingering_until.insert(until)
             }
         };
@@ -124,7 +132,7 @@ impl AsyncWrite for Wire {
             match Pin::new(&mut self.stream).poll_read(cx, &mut rest) {
                 Poll::Ready(Ok(())) if !rest.filled().is_empty() => {
                     if let Some(timer) = &mut self.timer {
-                        timer.as_mut().reset(until.min(Instant::now() + LINGER_QUIET));
+                        timer.as_mut().reset(until.min(Instant::now() + LINGER_IDLE_MAX));
                     }
                 }
                 Poll::Ready(_) => break,
@@ -141,11 +149,11 @@ impl AsyncWrite for Wire {
 }
 
 /// The JSON error response in place of one that hyper wrote by itself, which has a head only.
-fn in_our_words(answer: &[u8]) -> Option<Vec<u8>> {
-    if answer.len() > BARE_ANSWER_BYTES_MAX || !answer.ends_with(b"\r\n\r\n") {
+fn json_error_for(response: &[u8]) -> Option<Vec<u8>> {
+    if response.len() > BARE_RESPONSE_BYTES_MAX || !response.ends_with(b"\r\n\r\n") {
         return None;
     }
-    let head = str::from_utf8(answer).ok()?;
+    let head = str::from_utf8(response).ok()?;
     if !head.starts_with("HTTP/1.") || !head.contains("\r\ncontent-length: 0\r\n") {
         return None;
     }
