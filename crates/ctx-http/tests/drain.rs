@@ -1,6 +1,6 @@
 //! Shutdown and client disconnects: which calls are waited for, which are cut off, and what is recorded.
 
-use crate::common::{self, ApiServer, Gate, LIMITS, SHORT, ServerBuilder, get, post, within_deadline};
+use crate::common::{self, ApiServer, CallGate, LIMITS, SHORT, ServerBuilder, get, post, within_deadline};
 use ctx_core::{Outcome, Run};
 use ctx_http::HttpLimits;
 use serde_json::json;
@@ -8,11 +8,11 @@ use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-async fn server(gate: &Arc<Gate>) -> ApiServer {
+async fn server(gate: &Arc<CallGate>) -> ApiServer {
     ServerBuilder::with([gate.tool("wait")]).start().await
 }
 
-async fn server_with_short_drain(gate: &Arc<Gate>) -> ApiServer {
+async fn server_with_short_drain(gate: &Arc<CallGate>) -> ApiServer {
     ServerBuilder::with([gate.tool("wait")]).limits(HttpLimits { drain: SHORT, ..LIMITS }).start().await
 }
 
@@ -39,7 +39,7 @@ async fn wait_until_port_is_closed(server: &ApiServer) {
 
 #[tokio::test]
 async fn a_request_in_flight_finishes_and_its_connection_ends() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let server = server(&gate).await;
     let mut client = server.connect().await;
     client.send(post("/tools/wait")).await;
@@ -58,7 +58,7 @@ async fn a_request_in_flight_finishes_and_its_connection_ends() {
 
 #[tokio::test]
 async fn a_body_on_its_way_is_waited_for() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let server = server(&gate).await;
     let mut client = server.connect().await;
     let head = post("/tools/wait").header("Content-Type", "application/json").header("Content-Length", "2");
@@ -76,7 +76,7 @@ async fn a_body_on_its_way_is_waited_for() {
 
 #[tokio::test]
 async fn connections_without_a_request_end_at_once() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let server = server(&gate).await;
     let mut used = server.connect().await;
     used.send(get("/health")).await;
@@ -93,7 +93,7 @@ async fn connections_without_a_request_end_at_once() {
 
 #[tokio::test]
 async fn a_request_longer_than_the_drain_is_cut_and_recorded() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let mut server = server_with_short_drain(&gate).await;
     let mut client = server.connect().await;
     client.send(post("/tools/wait").json(&json!({"a": 1}))).await;
@@ -109,7 +109,7 @@ async fn a_request_longer_than_the_drain_is_cut_and_recorded() {
 
 #[tokio::test]
 async fn half_a_request_does_not_hold_up_the_end() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let server = server_with_short_drain(&gate).await;
     let (mut head, mut body) = (server.connect().await, server.connect().await);
     head.send("GET /health HT").await;
@@ -125,7 +125,7 @@ async fn half_a_request_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn a_server_with_nothing_to_do_stops_at_once() {
-    let server = server(&Gate::new()).await;
+    let server = server(&CallGate::new()).await;
     server.stop();
     wait_until_port_is_closed(&server).await;
     server.wait_until_stopped().await;
@@ -133,7 +133,7 @@ async fn a_server_with_nothing_to_do_stops_at_once() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_cancels_its_call() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let mut server = server(&gate).await;
     let mut client = server.connect().await;
     client.send(post("/tools/wait").json(&json!({"a": 1}))).await;
@@ -147,7 +147,7 @@ async fn a_client_that_goes_away_cancels_its_call() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_cancels_no_other_call() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let server = server(&gate).await;
     let (mut stays, mut goes) = (server.connect().await, server.connect().await);
     stays.send(post("/tools/wait")).await;

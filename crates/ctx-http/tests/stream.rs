@@ -2,7 +2,7 @@
 
 use crate::common::documents::serving_documents;
 use crate::common::{
-    Events, Gate, LIMITS, SHORT, ServerBuilder, TestTool, echo, get, post, provider, standard_tools,
+    CallGate, Events, LIMITS, SHORT, ServerBuilder, TestTool, echo, get, post, provider, standard_tools,
     streaming_request,
 };
 use ctx_core::{ErrorKind, LogLine, Outcome, Output, Progress, Schema, ToolError};
@@ -231,7 +231,7 @@ fn cancelled() -> Outcome {
 
 #[tokio::test]
 async fn a_client_that_disconnects_cancels_its_call_and_no_other() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let mut server = ServerBuilder::with([gate.tool("wait")]).start().await;
     let stays = Events::of(&server, streaming_request("wait")).await;
     gate.entered().await;
@@ -292,7 +292,7 @@ async fn a_client_that_does_not_read_holds_up_no_tool_and_still_gets_the_result(
 
 #[tokio::test]
 async fn a_stream_outlasts_the_times_that_requests_have() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let limits = HttpLimits { header_timeout: SHORT, body_timeout: SHORT, ..LIMITS };
     let server = ServerBuilder::with([gate.tool("wait")]).limits(limits).start().await;
     let events = Events::of(&server, streaming_request("wait")).await;
@@ -303,7 +303,7 @@ async fn a_stream_outlasts_the_times_that_requests_have() {
 
 #[tokio::test]
 async fn a_stream_finishes_while_the_server_stops() {
-    let gate = Gate::new();
+    let gate = CallGate::new();
     let server = ServerBuilder::with([gate.tool("wait")]).start().await;
     let events = Events::of(&server, streaming_request("wait")).await;
     gate.entered().await;
@@ -315,7 +315,7 @@ async fn a_stream_finishes_while_the_server_stops() {
 
 #[tokio::test]
 async fn a_stream_longer_than_the_drain_is_cut_and_recorded() {
-    let gate: Arc<Gate> = Gate::new();
+    let gate: Arc<CallGate> = CallGate::new();
     let limits = HttpLimits { drain: SHORT, ..LIMITS };
     let mut server = ServerBuilder::with([gate.tool("wait")]).limits(limits).start().await;
     let mut events = Events::of(&server, streaming_request("wait")).await;

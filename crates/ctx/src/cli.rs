@@ -5,10 +5,10 @@ mod help;
 pub(crate) use help::examples;
 
 use crate::commands::{self, Command};
-use crate::config::{Config, LoadContext, Located, Typed, is_inside, locate, locate_in};
+use crate::config::{CliOverrides, Config, ConfigLocation, LoadContext, is_inside, locate, locate_in};
 use crate::error::{CommandError, CommandResult};
 use crate::harness::Additions;
-use crate::output::Output;
+use crate::output::CommandOutput;
 use crate::workspace::Workspace;
 use crate::{log, memory, style, trust};
 use clap::{CommandFactory, Parser};
@@ -29,14 +29,14 @@ use std::process::ExitCode;
 ]))]
 pub(crate) struct Cli {
     #[command(flatten, next_help_heading = "Global options")]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
 
 /// The options that every command has.
 #[derive(Clone, clap::Args)]
-pub(crate) struct Global {
+pub(crate) struct GlobalOptions {
     /// Use this configuration file instead of the ctx.toml of the working directory or a folder above it.
     #[arg(short, long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     /// When to use colour; `auto` means in a terminal, unless `NO_COLOR` is set.
-    // Applied by `style::choose` before the arguments are parsed; declared here for validation and help.
+    // Applied by `style::apply_color_option` before the arguments are parsed; declared here for validation and help.
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
     color: clap::ColorChoice,
     /// Print help (`-h`: a summary).
@@ -68,9 +68,9 @@ pub(crate) struct Global {
     pub(crate) additions: Additions,
 }
 
-impl Global {
-    pub(crate) fn output(&self) -> Output {
-        Output { json: self.json, quiet: self.quiet }
+impl GlobalOptions {
+    pub(crate) fn output(&self) -> CommandOutput {
+        CommandOutput { json: self.json, quiet: self.quiet }
     }
 
     /// These options without `--trust`, which covers the files at the start of the command, not later edits.
@@ -84,7 +84,7 @@ impl Global {
     }
 
     /// The configuration files of the workspace that this command uses.
-    pub(crate) fn locate(&self) -> CommandResult<Located> {
+    pub(crate) fn locate(&self) -> CommandResult<ConfigLocation> {
         let from_environment =
             || std::env::var_os("CTX_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
         let named = self.config.clone().or_else(from_environment);
@@ -99,60 +99,64 @@ impl Global {
 
     /// The configuration of the workspace if there is one, else the user-level one or the defaults.
     pub(crate) fn load_any(&self) -> CommandResult<Config> {
-        self.load_located(&self.locate()?, &Typed::default())
+        self.load_located(&self.locate()?, &CliOverrides::default())
     }
 
     /// The configuration of the workspace that this command uses, without its untrusted sections.
     pub(crate) fn load(&self) -> CommandResult<Config> {
-        self.load_with(&Typed::default())
+        self.load_with(&CliOverrides::default())
     }
 
     /// The configuration of the workspace, overridden by command line options.
-    pub(crate) fn load_with(&self, typed: &Typed) -> CommandResult<Config> {
+    pub(crate) fn load_with(&self, overrides: &CliOverrides) -> CommandResult<Config> {
         let located = self.locate()?;
         if located.workspace.is_none() {
             let error = CommandError::usage("there is no workspace here");
             return Err(CommandError { kind: Some(ErrorKind::NotConfigured), ..error }
                 .hint("`ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it"));
         }
-        self.load_located(&located, typed)
+        self.load_located(&located, overrides)
     }
 
     /// The user-level configuration and a file named with `--config`, overridden by command line options. No other
     /// file is looked for, and the store is in the user's state folder.
-    pub(crate) fn load_without_workspace(&self, typed: &Typed) -> CommandResult<Config> {
+    pub(crate) fn load_without_workspace(&self, overrides: &CliOverrides) -> CommandResult<Config> {
         let mut located = self.locate()?;
-        let mut typed = typed.clone();
+        let mut overrides = overrides.clone();
         if !located.named {
-            located = Located { user: located.user, root: working_directory()?, ..Located::default() };
-            typed.store = state_folder().map(|folder| folder.join("run").join(STORE_FILE));
+            located = ConfigLocation {
+                user: located.user,
+                root: working_directory()?,
+                ..ConfigLocation::default()
+            };
+            overrides.store = state_folder().map(|folder| folder.join("run").join(STORE_FILE));
         }
-        let mut config = self.load_located(&located, &typed)?;
+        let mut config = self.load_located(&located, &overrides)?;
         config.without_knowledge = config.settings.connectors.is_empty();
         Ok(config)
     }
 
     /// The configuration of the workspace in exactly this folder.
-    pub(crate) fn load_in(&self, directory: &Path, typed: &Typed) -> CommandResult<Config> {
-        self.load_located(&locate_in(directory, user_config()), typed)
+    pub(crate) fn load_in(&self, directory: &Path, overrides: &CliOverrides) -> CommandResult<Config> {
+        self.load_located(&locate_in(directory, user_config()), overrides)
     }
 
     /// The configuration in exactly this file.
-    pub(crate) fn load_at(&self, path: &Path, typed: &Typed) -> CommandResult<Config> {
-        self.load_located(&locate(Some(path), &working_directory()?, user_config()), typed)
+    pub(crate) fn load_at(&self, path: &Path, overrides: &CliOverrides) -> CommandResult<Config> {
+        self.load_located(&locate(Some(path), &working_directory()?, user_config()), overrides)
     }
 
-    fn load_located(&self, located: &Located, typed: &Typed) -> CommandResult<Config> {
-        self.refuse_foreign_link(located)?;
+    fn load_located(&self, located: &ConfigLocation, overrides: &CliOverrides) -> CommandResult<Config> {
+        self.refuse_foreign_symlink(located)?;
         let context =
             LoadContext { variables: &variable, data_folder: &data_folder, is_trusted: &trust::evaluate };
-        let config = Config::load(located, typed, context)?;
+        let config = Config::load(located, overrides, context)?;
         match &config.path {
             Some(path) if self.trust && !config.untrusted.is_empty() => {
-                let listed = trust::listed(&config.untrusted);
-                self.output().say(&format!("trusting {} with:\n{}", path.display(), listed.trim_end()));
-                trust::remember(path, &config.untrusted)?;
-                Ok(Config::load(located, typed, context)?)
+                let list = trust::list_requests(&config.untrusted);
+                self.output().say(&format!("trusting {} with:\n{}", path.display(), list.trim_end()));
+                trust::grant(path, &config.untrusted)?;
+                Ok(Config::load(located, overrides, context)?)
             }
             _ => Ok(config),
         }
@@ -160,12 +164,12 @@ impl Global {
 
     /// Refuses an untrusted configuration file that is a symlink out of the workspace: reading it would read, and
     /// quote in error messages, any file of the user's that the link points to.
-    fn refuse_foreign_link(&self, located: &Located) -> CommandResult {
+    fn refuse_foreign_symlink(&self, located: &ConfigLocation) -> CommandResult {
         let Some(path) = located.workspace.as_deref().filter(|path| !is_inside(&located.root, path)) else {
             return Ok(());
         };
         if self.trust {
-            return trust::remember(path, &[]);
+            return trust::grant(path, &[]);
         }
         if trust::trusts_all() || trust::has_record(path) {
             return Ok(());
@@ -176,13 +180,13 @@ impl Global {
 
     /// Loads the configuration for a command that uses these groups of sections. If some of them are untrusted, it
     /// prompts in a terminal, and warns elsewhere.
-    pub(crate) fn load_and_settle(
+    pub(crate) fn load_with_trust_prompt(
         &self,
         groups: &[&str],
         load: impl Fn() -> CommandResult<Config>,
     ) -> CommandResult<Config> {
         let config = load()?;
-        if trust::settle(&config, groups, &self.output())? { load() } else { Ok(config) }
+        if trust::prompt_or_warn(&config, groups, &self.output())? { load() } else { Ok(config) }
     }
 
     /// Opens the workspace for a search, and prints its warnings.
@@ -192,7 +196,7 @@ impl Global {
 
     /// Opens the workspace for a command that uses these groups of sections; trust is settled first.
     pub(crate) fn open_for(&self, groups: &[&str]) -> CommandResult<Workspace> {
-        self.open_config(self.load_and_settle(groups, || self.load())?)
+        self.open_config(self.load_with_trust_prompt(groups, || self.load())?)
     }
 
     /// Opens the workspace of this configuration, and prints its warnings.
@@ -272,7 +276,7 @@ pub(crate) const REAPER: &str = "__reaper";
 /// Runs the command line in a new async runtime.
 pub(crate) fn main(additions: Additions) -> ExitCode {
     memory::bound_arenas();
-    let cli = match read(additions) {
+    let cli = match parse_arguments(additions) {
         Ok(cli) => cli,
         Err(exit) => return exit,
     };
@@ -283,29 +287,29 @@ pub(crate) fn main(additions: Additions) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(obey(cli));
+    let exit_code = runtime.block_on(run_command(cli));
     // Does not wait for threads that are still blocked, for example by a dead network drive.
     runtime.shutdown_background();
-    ended
+    exit_code
 }
 
 /// Runs the command line in the caller's async runtime.
 pub(crate) async fn run(additions: Additions) -> ExitCode {
-    match read(additions) {
-        Ok(cli) => obey(cli).await,
+    match parse_arguments(additions) {
+        Ok(cli) => run_command(cli).await,
         Err(exit) => exit,
     }
 }
 
 /// Parses the arguments. Invalid ones end the process with clap's message, or return an exit code after a JSON error.
-fn read(additions: Additions) -> Result<Cli, ExitCode> {
+fn parse_arguments(additions: Additions) -> Result<Cli, ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    style::choose(&arguments);
+    style::apply_color_option(&arguments);
     let mut cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && wants_json(&arguments) => {
             let usage = CommandError::from(error);
-            Output { json: true, quiet: false }.fail(&usage);
+            CommandOutput { json: true, quiet: false }.fail(&usage);
             return Err(ExitCode::from(usage.exit as u8));
         }
         Err(error) => error.exit(),
@@ -320,7 +324,7 @@ fn wants_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }
 
-async fn obey(cli: Cli) -> ExitCode {
+async fn run_command(cli: Cli) -> ExitCode {
     match commands::run(cli.command, &cli.global).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

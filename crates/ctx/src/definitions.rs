@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
-use crate::workspace::state;
+use crate::workspace::workspace_state;
 use ctx_core::chain;
 use ctx_mcp::{Memory, MemoryError, Remembered, ServerKey};
 use ctx_store::{DEFINITIONS_FILE, Server, ServerDefinitions, State, StoreError};
@@ -10,37 +10,37 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The stored tool definitions of a workspace's upstream servers.
-pub(crate) struct UpstreamMemory(Arc<dyn State>);
+pub(crate) struct DefinitionStore(Arc<dyn State>);
 
-impl UpstreamMemory {
+impl DefinitionStore {
     pub(crate) fn of(config: &Config) -> Self {
-        Self(state(config))
+        Self(workspace_state(config))
     }
 
     /// The stored definitions of a server.
-    pub(crate) fn known(&self, server: &ServerKey) -> CommandResult<Option<Remembered>> {
-        let kept = self.0.definitions(&named(server)).map_err(failed)?;
-        Ok(kept.map(remembered))
+    pub(crate) fn stored_definitions(&self, server: &ServerKey) -> CommandResult<Option<Remembered>> {
+        let stored = self.0.definitions(&store_key(server)).map_err(to_command_error)?;
+        Ok(stored.map(from_stored))
     }
 
     /// Marks these definitions as accepted.
     pub(crate) fn accept(&self, server: &ServerKey, accepted: &str) -> CommandResult {
-        self.0.accept_definitions(&named(server), accepted).map_err(failed)?;
+        self.0.accept_definitions(&store_key(server), accepted).map_err(to_command_error)?;
         Ok(())
     }
 }
 
-impl Memory for UpstreamMemory {
+impl Memory for DefinitionStore {
     fn recall(&self, server: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
-        Ok(self.0.definitions(&named(server))?.map(remembered))
+        Ok(self.0.definitions(&store_key(server))?.map(from_stored))
     }
 
     fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
-        Ok(remembered(self.0.see_definitions(&named(server), seen)?))
+        Ok(from_stored(self.0.see_definitions(&store_key(server), seen)?))
     }
 
     fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError> {
-        Ok(self.0.extend_definitions(&named(server), before, accepted)?)
+        Ok(self.0.extend_definitions(&store_key(server), before, accepted)?)
     }
 }
 
@@ -49,15 +49,15 @@ pub(crate) fn path(config: &Config) -> PathBuf {
     config.store_path().with_file_name(DEFINITIONS_FILE)
 }
 
-fn named(server: &ServerKey) -> Server<'_> {
+fn store_key(server: &ServerKey) -> Server<'_> {
     Server { name: server.name.as_str(), reach: &server.reach }
 }
 
-fn remembered(kept: ServerDefinitions) -> Remembered {
-    Remembered { seen: kept.seen, accepted: kept.accepted }
+fn from_stored(stored: ServerDefinitions) -> Remembered {
+    Remembered { seen: stored.seen, accepted: stored.accepted }
 }
 
-fn failed(error: StoreError) -> CommandError {
+fn to_command_error(error: StoreError) -> CommandError {
     CommandError::new(chain(&error)).hint(
         "the file holds only what upstream servers said of their tools; moved away, what they say next is accepted",
     )

@@ -2,8 +2,8 @@
 
 use crate::cli::{self, EXTRACTOR, REAPER, WORKER};
 use crate::error::CommandError;
-use crate::output::Output;
-use crate::scripts::{RESERVED, ScriptProvider};
+use crate::output::CommandOutput;
+use crate::scripts::{RESERVED_NAMES, ScriptProvider};
 use ctx_core::{Agent, BuiltinProvider, Connector, Identifier, Provider, SourceName, Tool};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -96,8 +96,8 @@ impl Harness {
 
     /// Runs the whole program; `fn main` returns the result. Call it before any thread starts.
     pub fn main(self) -> ExitCode {
-        if let Some(ended) = worker_if_asked() {
-            return ended;
+        if let Some(exit_code) = worker_if_asked() {
+            return exit_code;
         }
         cli::main(self.additions)
     }
@@ -106,7 +106,7 @@ impl Harness {
     /// `main`, before it builds that runtime.
     pub async fn run(self) -> ExitCode {
         if is_worker() {
-            Output::default().fail(&CommandError::new(
+            CommandOutput::default().fail(&CommandError::new(
                 "the program was started again as a worker, and had other threads by then: call \
                  `ctx::worker_if_asked()` first thing in `main`, before the runtime is made",
             ));
@@ -170,17 +170,17 @@ impl Additions {
     /// The added providers, and one for added tools and agents. The latter has the same name as the provider
     /// of scripts but is separate from it, so that a tool that collides with a script is dropped, not
     /// renamed. Reserved names are dropped as well. Adds a warning for each dropped tool and provider.
-    pub(crate) fn callable(&self, warnings: &mut Vec<String>) -> Vec<Arc<dyn Provider>> {
+    pub(crate) fn all_providers(&self, warnings: &mut Vec<String>) -> Vec<Arc<dyn Provider>> {
         let mut tools = self.tools.clone();
         tools.retain(|tool| {
             let name = Identifier::sanitize(&tool.spec().name);
-            let reserved = RESERVED.contains(&name.as_str());
+            let reserved = RESERVED_NAMES.contains(&name.as_str());
             if reserved {
                 warnings.push(format!("tools.{name} is left out: the name `{name}` is taken"));
             }
             !reserved
         });
-        let own: Arc<dyn Provider> = Arc::new(ScriptProvider { tools, agents: self.agents.clone() });
+        let own_provider: Arc<dyn Provider> = Arc::new(ScriptProvider { tools, agents: self.agents.clone() });
         let mut providers = self.providers.clone();
         providers.retain(|provider| {
             let name = provider.name();
@@ -190,7 +190,7 @@ impl Additions {
             }
             !reserved
         });
-        std::iter::once(own).chain(providers).collect()
+        std::iter::once(own_provider).chain(providers).collect()
     }
 }
 
@@ -201,10 +201,10 @@ mod tests {
     use ctx_core::{Call, Catalog, Output, ToolError, ToolSpec};
     use serde_json::{Map, Value, json};
 
-    struct Named(&'static str);
+    struct NamedTool(&'static str);
 
     #[async_trait]
-    impl Tool for Named {
+    impl Tool for NamedTool {
         fn spec(&self) -> Arc<ToolSpec> {
             Arc::new(ToolSpec::new(self.0, "A tool.", json!({"type": "object"})))
         }
@@ -216,9 +216,10 @@ mod tests {
 
     #[test]
     fn an_added_tool_cannot_have_the_name_of_what_is_built_in() {
-        let harness = Harness::builder().tool(Named("dice")).tool(Named("list")).tool(Named("search-docs"));
+        let harness =
+            Harness::builder().tool(NamedTool("dice")).tool(NamedTool("list")).tool(NamedTool("search-docs"));
         let mut warnings = Vec::new();
-        let callable = harness.additions.callable(&mut warnings);
+        let all_providers = harness.additions.all_providers(&mut warnings);
         assert_eq!(
             warnings,
             [
@@ -226,7 +227,7 @@ mod tests {
                 "tools.search_docs is left out: the name `search_docs` is taken",
             ]
         );
-        let catalog = Catalog::builder().provider(callable[0].clone()).build();
+        let catalog = Catalog::builder().provider(all_providers[0].clone()).build();
         let names: Vec<String> = catalog.entries().map(|entry| entry.name.to_string()).collect();
         assert_eq!(names, ["tools.dice"]);
     }

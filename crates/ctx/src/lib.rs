@@ -13,6 +13,7 @@ mod commands;
 mod config;
 mod definitions;
 mod error;
+mod file_version;
 mod harness;
 mod log;
 mod logins;
@@ -26,7 +27,6 @@ mod signals;
 mod style;
 mod trust;
 mod upstreams;
-mod version;
 mod workspace;
 
 pub use ctx_core::{

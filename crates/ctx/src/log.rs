@@ -61,7 +61,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut line = Line::default();
+        let mut line = EventLine::default();
         event.record(&mut line);
         let painter = Painter::stderr();
         let fields = if line.fields.is_empty() { String::new() } else { format!(" ({})", line.fields) };
@@ -72,12 +72,12 @@ where
 
 /// An event's message, and its other fields in the format for display.
 #[derive(Default)]
-struct Line {
+struct EventLine {
     message: String,
     fields: String,
 }
 
-impl Line {
+impl EventLine {
     fn push(&mut self, field: &Field, value: fmt::Arguments<'_>) {
         let separator = if self.fields.is_empty() { "" } else { ", " };
         let written = match field.name() {
@@ -90,7 +90,7 @@ impl Line {
     }
 }
 
-impl Visit for Line {
+impl Visit for EventLine {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.push(field, format_args!("{value:?}"));
     }

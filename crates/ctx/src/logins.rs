@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The store of logins; `None` without a state folder.
 pub(crate) fn store() -> Option<Arc<dyn CredentialStore>> {
-    Some(Arc::new(Logins(Credentials::new(path()?))))
+    Some(Arc::new(LoginStore(Credentials::new(path()?))))
 }
 
 /// The path of the file with the logins.
@@ -18,26 +18,26 @@ pub(crate) fn path() -> Option<PathBuf> {
     Some(state_folder()?.join(CREDENTIALS_FILE))
 }
 
-struct Logins(Credentials);
+struct LoginStore(Credentials);
 
-impl CredentialStore for Logins {
+impl CredentialStore for LoginStore {
     fn load(&self, server: &str) -> Result<Option<Secret>, String> {
-        self.0.of(server).map_err(told)
+        self.0.of(server).map_err(to_message)
     }
 
-    fn save(&self, server: &str, kept: &Secret) -> Result<(), String> {
-        self.0.keep(server, kept).map_err(told)
+    fn save(&self, server: &str, credentials: &Secret) -> Result<(), String> {
+        self.0.keep(server, credentials).map_err(to_message)
     }
 
     fn forget(&self, server: &str) -> Result<bool, String> {
-        self.0.forget(server).map_err(told)
+        self.0.forget(server).map_err(to_message)
     }
 
     fn lock(&self, server: &str) -> Result<Box<dyn Any + Send>, String> {
-        self.0.lock(server).map(|lock| Box::new(lock) as _).map_err(told)
+        self.0.lock(server).map(|lock| Box::new(lock) as _).map_err(to_message)
     }
 }
 
-fn told(error: StoreError) -> String {
+fn to_message(error: StoreError) -> String {
     format!("the logins cannot be used: {}", chain(&error))
 }

@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::MakeWriter;
 const SETS_MAX: usize = 16;
 /// Number of sets that are never evicted: those of the configurations that the process started with. Later
 /// sets come from edits of a configuration file while a server runs.
-const SETS_KEPT: usize = 8;
+const SETS_PINNED: usize = 8;
 
 /// Variables that are never secret: masking their values would hide paths and user names in every message.
 const ORDINARY_VARIABLES: [&str; 14] = [
@@ -35,12 +35,12 @@ const ORDINARY_VARIABLES: [&str; 14] = [
     "USERPROFILE",
 ];
 
-static MASKS: RwLock<Masks> = RwLock::new(Masks(Vec::new()));
+static MASKS: RwLock<SecretMasks> = RwLock::new(SecretMasks(Vec::new()));
 
 /// Sets of secrets, each with its redactor, which may have learned more secrets since.
-struct Masks(Vec<(Vec<Secret>, Redactor)>);
+struct SecretMasks(Vec<(Vec<Secret>, Redactor)>);
 
-impl Masks {
+impl SecretMasks {
     /// The redactor for these secrets. Equal sets share one, so that reloading an unchanged configuration
     /// adds nothing.
     fn redactor(&mut self, secrets: Vec<Secret>) -> Redactor {
@@ -48,7 +48,7 @@ impl Masks {
             return redactor.clone();
         }
         if self.0.len() == SETS_MAX {
-            self.0.remove(SETS_KEPT);
+            self.0.remove(SETS_PINNED);
         }
         let redactor = Redactor::new(secrets.iter().cloned());
         self.0.push((secrets, redactor.clone()));
@@ -73,7 +73,7 @@ pub(crate) fn text(text: String) -> String {
 /// The JSON value with secrets masked in strings and keys.
 pub(crate) fn json(value: Value) -> Value {
     match value {
-        Value::String(written) => Value::String(text(written)),
+        Value::String(string) => Value::String(text(string)),
         Value::Array(items) => Value::Array(items.into_iter().map(json).collect()),
         Value::Object(fields) => {
             Value::Object(fields.into_iter().map(|(key, value)| (text(key), json(value))).collect())
@@ -147,7 +147,7 @@ impl<'a> MakeWriter<'a> for MaskedStderr {
 impl Write for MaskedEvent {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let shown = text(String::from_utf8_lossy(event).into_owned());
-        progress::aside(|| io::stderr().lock().write_all(shown.as_bytes()))?;
+        progress::suspend_bar(|| io::stderr().lock().write_all(shown.as_bytes()))?;
         Ok(event.len())
     }
 
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn secrets_of_the_first_configurations_stay_masked_however_often_a_file_changes() {
-        let mut masks = Masks(Vec::new());
+        let mut masks = SecretMasks(Vec::new());
         masks.redactor(vec![Secret::new("the-first-secret")]).learn(&Secret::new("a-token-of-later"));
         for number in 0..100 {
             masks.redactor(vec![Secret::new(format!("secret-number-{number}"))]);

@@ -10,44 +10,44 @@ use tracing::Level;
 
 /// The output options of a command.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct CommandOutput {
     /// Print results and errors as JSON.
     pub(crate) json: bool,
     /// Print no messages except errors.
     pub(crate) quiet: bool,
 }
 
-impl Output {
+impl CommandOutput {
     /// Prints a result with secrets masked: as JSON with `--json`, else `text`.
-    pub(crate) fn answer(
+    pub(crate) fn print_result(
         &self,
         value: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<(), CommandError> {
-        self.answer_painted(value, |painter| painter.plain(&text()).into_owned())
+        self.print_result_painted(value, |painter| painter.plain(&text()).into_owned())
     }
 
-    /// Like [`Output::answer`], with colour. `text` must pass untrusted text through the painter.
-    pub(crate) fn answer_painted(
+    /// Like [`CommandOutput::print_result`], with colour. `text` must pass untrusted text through the painter.
+    pub(crate) fn print_result_painted(
         &self,
         value: &impl Serialize,
         text: impl FnOnce(Painter) -> String,
     ) -> Result<(), CommandError> {
         let value = serde_json::to_value(value).map(masks::json).map_err(json_error)?;
-        self.painted(&value, |painter| masks::text(text(painter)))
+        self.print_painted(&value, |painter| masks::text(text(painter)))
     }
 
     /// Prints the content of a tool result, document or agent, unmasked.
-    pub(crate) fn content(
+    pub(crate) fn print_content(
         &self,
         value: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<(), CommandError> {
-        self.painted(value, |painter| painter.plain(&text()).into_owned())
+        self.print_painted(value, |painter| painter.plain(&text()).into_owned())
     }
 
-    /// Like [`Output::content`], with colour. `text` must pass untrusted text through the painter.
-    pub(crate) fn painted(
+    /// Like [`CommandOutput::print_content`], with colour. `text` must pass untrusted text through the painter.
+    pub(crate) fn print_painted(
         &self,
         value: &impl Serialize,
         text: impl FnOnce(Painter) -> String,
@@ -89,14 +89,14 @@ impl Output {
     /// Prints a message of this level to stderr, in the format of the log.
     pub(crate) fn log(&self, level: Level, text: &str) {
         if !self.quiet {
-            talk(&log::prefix(level, Painter::stderr()), text);
+            print_to_stderr(&log::prefix(level, Painter::stderr()), text);
         }
     }
 
     /// Prints a hint on how to solve a warning.
     pub(crate) fn hint(&self, text: &str) {
         if !self.quiet {
-            talk(&hint_prefix(), text);
+            print_to_stderr(&hint_prefix(), text);
         }
     }
 
@@ -116,21 +116,21 @@ impl Output {
         }
         self.ask(question);
         let mut answer = String::new();
-        let heard = io::stdin().lock().read_line(&mut answer).is_ok();
-        Some(heard && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+        let was_read = io::stdin().lock().read_line(&mut answer).is_ok();
+        Some(was_read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
     /// Prints an error, even with `--quiet`. With `--json` it is one line, in the format of the HTTP API's
     /// errors.
     pub(crate) fn fail(&self, error: &CommandError) {
         if self.json {
-            return talk("", &error.to_json().to_string());
+            return print_to_stderr("", &error.to_json().to_string());
         }
         for message in &error.messages {
-            talk(&log::prefix(Level::ERROR, Painter::stderr()), message);
+            print_to_stderr(&log::prefix(Level::ERROR, Painter::stderr()), message);
         }
         for hint in &error.hints {
-            talk(&hint_prefix(), hint);
+            print_to_stderr(&hint_prefix(), hint);
         }
     }
 }
@@ -144,10 +144,10 @@ fn json_error(error: serde_json::Error) -> CommandError {
 }
 
 /// Writes a line to stderr with secrets masked. A closed stderr is not an error; `eprintln!` would panic.
-fn talk(prefix: &str, text: &str) {
+fn print_to_stderr(prefix: &str, text: &str) {
     let text = masks::text(text.to_owned());
     let line = format!("{prefix}{}\n", Painter::stderr().plain(&text));
-    if progress::aside(|| io::stderr().lock().write_all(line.as_bytes())).is_err() {
+    if progress::suspend_bar(|| io::stderr().lock().write_all(line.as_bytes())).is_err() {
         // stderr is closed; there is no other place to report that.
     }
 }

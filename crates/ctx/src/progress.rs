@@ -1,7 +1,7 @@
 //! Progress on stderr: a bar with an estimate of the remaining time in a terminal, occasional lines
 //! elsewhere.
 
-use crate::output::Output;
+use crate::output::CommandOutput;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,40 +17,44 @@ const SAMPLE_MIN: Duration = Duration::from_millis(500);
 const WATCHED_MIN: Duration = Duration::from_secs(2);
 
 /// The visible bar, which must be hidden while lines are printed.
-static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+static VISIBLE_BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Hides the bar while `write` writes to stderr.
-pub(crate) fn aside<T>(write: impl FnOnce() -> T) -> T {
-    let shown = lock(&SHOWN).clone();
-    match shown {
+pub(crate) fn suspend_bar<T>(write: impl FnOnce() -> T) -> T {
+    let bar = lock(&VISIBLE_BAR).clone();
+    match bar {
         Some(bar) => bar.suspend(write),
         None => write(),
     }
 }
 
 /// Shows the progress of some work.
-pub(crate) struct Meter {
-    output: Output,
+pub(crate) struct ProgressMeter {
+    output: CommandOutput,
     /// `None` if progress is not shown.
-    state: Option<Mutex<State>>,
+    state: Option<Mutex<MeterState>>,
 }
 
-struct State {
+struct MeterState {
     bar: ProgressBar,
-    estimate: Estimate,
+    estimate: TimeEstimate,
     line_at: Instant,
 }
 
-impl Meter {
+impl ProgressMeter {
     /// Shows progress from now on, unless `--quiet` is set.
-    pub(crate) fn start(output: Output) -> Self {
+    pub(crate) fn start(output: CommandOutput) -> Self {
         let state = (!output.quiet).then(|| {
             let bar = ProgressBar::new(0);
             if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}") {
                 bar.set_style(style);
             }
-            *lock(&SHOWN) = Some(bar.clone());
-            Mutex::new(State { bar, estimate: Estimate::default(), line_at: Instant::now() + LINE_EVERY })
+            *lock(&VISIBLE_BAR) = Some(bar.clone());
+            Mutex::new(MeterState {
+                bar,
+                estimate: TimeEstimate::default(),
+                line_at: Instant::now() + LINE_EVERY,
+            })
         });
         Self { output, state }
     }
@@ -72,7 +76,7 @@ impl Meter {
     }
 }
 
-impl State {
+impl MeterState {
     /// Whether a line is due; if so, schedules the next one.
     fn is_line_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.line_at;
@@ -83,25 +87,26 @@ impl State {
     }
 }
 
-impl Drop for Meter {
+impl Drop for ProgressMeter {
     fn drop(&mut self) {
         if let Some(state) = &self.state {
-            *lock(&SHOWN) = None;
+            *lock(&VISIBLE_BAR) = None;
             lock(state).bar.finish_and_clear();
         }
     }
 }
 
 fn describe(done: u64, total: Option<u64>, label: &str, remaining: Option<Duration>) -> String {
-    let left = remaining.map(|remaining| format!(", {} left", about(remaining))).unwrap_or_default();
+    let remaining_text =
+        remaining.map(|remaining| format!(", {} left", coarse_duration(remaining))).unwrap_or_default();
     match total {
-        Some(total) => format!("{done} of {total} {label}{left}"),
+        Some(total) => format!("{done} of {total} {label}{remaining_text}"),
         None => format!("{done} {label}"),
     }
 }
 
 /// Formats a duration; the longer, the coarser.
-fn about(time: Duration) -> String {
+fn coarse_duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         ..10.0 => "a few seconds".to_owned(),
@@ -113,41 +118,41 @@ fn about(time: Duration) -> String {
 
 /// Estimates the remaining time from an exponential moving average of the speed.
 #[derive(Debug, Default)]
-struct Estimate {
-    first: Option<Sample>,
-    last: Option<Sample>,
+struct TimeEstimate {
+    first: Option<SpeedSample>,
+    last: Option<SpeedSample>,
     /// The weighted sum of speeds, and the sum of their weights, which approaches one over time.
     speed: f64,
     weight: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct SpeedSample {
     at: Instant,
     done: u64,
 }
 
-impl Estimate {
+impl TimeEstimate {
     /// Adds a sample, and estimates the remaining time. Work done before the first call does not count
     /// towards the speed.
     fn remaining(&mut self, now: Instant, done: u64, total: Option<u64>) -> Option<Duration> {
-        let first = *self.first.get_or_insert(Sample { at: now, done });
+        let first = *self.first.get_or_insert(SpeedSample { at: now, done });
         let last = *self.last.get_or_insert(first);
         let passed = now.saturating_duration_since(last.at);
         if passed >= SAMPLE_MIN {
-            let kept = (-passed.as_secs_f64() / AVERAGED_OVER.as_secs_f64()).exp();
+            let decay = (-passed.as_secs_f64() / AVERAGED_OVER.as_secs_f64()).exp();
             let speed = done.saturating_sub(last.done) as f64 / passed.as_secs_f64();
-            self.speed = self.speed * kept + speed * (1.0 - kept);
-            self.weight = self.weight * kept + (1.0 - kept);
-            self.last = Some(Sample { at: now, done });
+            self.speed = self.speed * decay + speed * (1.0 - decay);
+            self.weight = self.weight * decay + (1.0 - decay);
+            self.last = Some(SpeedSample { at: now, done });
         }
-        let watched = now.saturating_duration_since(first.at);
+        let observed = now.saturating_duration_since(first.at);
         let speed = self.speed / self.weight;
-        if watched < WATCHED_MIN || !speed.is_normal() || speed <= 0.0 {
+        if observed < WATCHED_MIN || !speed.is_normal() || speed <= 0.0 {
             return None;
         }
-        let left = total?.checked_sub(done).filter(|left| *left > 0)?;
-        Duration::try_from_secs_f64(left as f64 / speed).ok()
+        let remaining_items = total?.checked_sub(done).filter(|remaining_items| *remaining_items > 0)?;
+        Duration::try_from_secs_f64(remaining_items as f64 / speed).ok()
     }
 }
 
@@ -161,25 +166,25 @@ mod tests {
 
     /// The estimates, in seconds, after each batch of work; a batch is its duration and its number of items.
     fn estimates(begun_with: u64, total: u64, batches: &[(f64, u64)]) -> Vec<f64> {
-        let mut estimate = Estimate::default();
+        let mut estimate = TimeEstimate::default();
         let mut now = Instant::now();
         let mut done = begun_with;
         estimate.remaining(now, done, Some(total));
-        let told = batches.iter().filter_map(|(seconds, count)| {
+        let estimated = batches.iter().filter_map(|(seconds, count)| {
             now += Duration::from_secs_f64(*seconds);
             done += count;
             estimate.remaining(now, done, Some(total))
         });
-        told.map(|time| time.as_secs_f64()).collect()
+        estimated.map(|time| time.as_secs_f64()).collect()
     }
 
     #[test]
     fn steady_work_is_estimated_exactly_whatever_was_done_before() {
-        let told = estimates(50_000, 51_000, &[(1.0, 10); 50]);
+        let estimated = estimates(50_000, 51_000, &[(1.0, 10); 50]);
         let expected: Vec<f64> = (2..=50).map(|second| f64::from(100 - second)).collect();
-        let wrong = told.iter().zip(&expected).map(|(told, expected)| (told - expected).abs());
-        assert_eq!(told.len(), expected.len());
-        assert!(wrong.fold(0.0, f64::max) < 0.01, "{told:?}");
+        let wrong = estimated.iter().zip(&expected).map(|(estimated, expected)| (estimated - expected).abs());
+        assert_eq!(estimated.len(), expected.len());
+        assert!(wrong.fold(0.0, f64::max) < 0.01, "{estimated:?}");
     }
 
     #[test]
@@ -187,8 +192,8 @@ mod tests {
         // Every third batch takes ten times as long.
         let batches: Vec<(f64, u64)> =
             (0..120).map(|number| if number % 3 == 0 { (3.0, 32) } else { (0.3, 32) }).collect();
-        let told = estimates(0, 120 * 32 * 10, &batches);
-        let settled = &told[15..];
+        let estimated = estimates(0, 120 * 32 * 10, &batches);
+        let settled = &estimated[15..];
         let jump = settled.windows(2).map(|pair| (pair[1] / pair[0] - 1.0).abs()).fold(0.0, f64::max);
         assert!(jump < 0.15, "it jumps by {jump:.2}: {settled:?}");
     }
@@ -197,19 +202,20 @@ mod tests {
     fn outside_of_a_terminal_lines_are_few() {
         let begun = Instant::now();
         let bar = ProgressBar::hidden();
-        let mut state = State { bar, estimate: Estimate::default(), line_at: begun + LINE_EVERY };
+        let mut state = MeterState { bar, estimate: TimeEstimate::default(), line_at: begun + LINE_EVERY };
         let is_due = |second: &u64| state.is_line_due(begun + Duration::from_secs(*second));
         assert_eq!((0..45).filter(is_due).collect::<Vec<u64>>(), [10, 20, 30, 40]);
     }
 
     #[test]
-    fn nothing_is_promised_before_something_is_known() {
+    fn nothing_is_estimated_before_the_speed_is_known() {
         assert_eq!(estimates(0, 100, &[(1.0, 0), (1.0, 0), (1.0, 0)]), [0.0; 0], "nothing was done");
         assert_eq!(estimates(0, 100, &[(0.1, 5), (0.1, 5)]), [0.0; 0], "it has only begun");
         assert_eq!(describe(7, None, "files", None), "7 files");
-        let left = Some(Duration::from_secs(95));
-        assert_eq!(describe(7, Some(100), "files", left), "7 of 100 files, about 2 min left");
-        let shown = [4.0, 31.0, 3000.0, 7200.0].map(|seconds| about(Duration::from_secs_f64(seconds)));
-        assert_eq!(shown, ["a few seconds", "about 40 s", "about 50 min", "about 2.0 h"]);
+        let remaining = Some(Duration::from_secs(95));
+        assert_eq!(describe(7, Some(100), "files", remaining), "7 of 100 files, about 2 min left");
+        let texts =
+            [4.0, 31.0, 3000.0, 7200.0].map(|seconds| coarse_duration(Duration::from_secs_f64(seconds)));
+        assert_eq!(texts, ["a few seconds", "about 40 s", "about 50 min", "about 2.0 h"]);
     }
 }

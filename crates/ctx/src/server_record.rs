@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-const FILE: &str = "server.json";
+const RECORD_FILE: &str = "server.json";
 /// Not removed at exit: two processes could then hold locks on different files of this name.
 const LOCK_FILE: &str = "server.lock";
 /// Number and interval of attempts to lock: readers of the record hold a shared lock for a moment.
@@ -43,7 +43,7 @@ impl RunningServer {
                 return None;
             }
         }
-        serde_json::from_slice(&fs::read(data_folder.join(FILE)).ok()?).ok()
+        serde_json::from_slice(&fs::read(data_folder.join(RECORD_FILE)).ok()?).ok()
     }
 
     /// The running server with this address, among all workspaces of the user.
@@ -81,7 +81,7 @@ impl ServerRecord {
         for _ in 0..LOCK_TRIES {
             match lock.try_lock() {
                 Ok(()) => {
-                    let file = data_folder.join(FILE);
+                    let file = data_folder.join(RECORD_FILE);
                     private_file(&file, true)?.write_all(&serde_json::to_vec(server)?)?;
                     return Ok(Some(Self { file, lock }));
                 }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((at("127.0.0.2:7331"), at("127.0.0.1:7332")), (None, None));
         drop(record);
         // The state that a killed process leaves behind.
-        fs::write(folder.join(FILE), serde_json::to_vec(&server).unwrap()).unwrap();
+        fs::write(folder.join(RECORD_FILE), serde_json::to_vec(&server).unwrap()).unwrap();
         assert_eq!((RunningServer::of(&folder), at("127.0.0.1:7331")), (None, None));
         assert!(ServerRecord::write(&folder, &server).unwrap().is_some());
     }

@@ -9,7 +9,7 @@ use tokio::signal::windows::{CtrlC, ctrl_c};
 use tokio_util::sync::CancellationToken;
 
 /// Grace period of cancelled work.
-pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Receives Ctrl-C and SIGTERM from its creation on; before, they end the process at once.
 pub(crate) struct Signals {
@@ -55,10 +55,10 @@ impl Signals {
 }
 
 /// Runs work that the first Ctrl-C or SIGTERM cancels through its token; a second signal, or the end of
-/// `patience`, abandons it. If the work fails after a signal, its error has the exit code of that signal.
+/// `grace_period`, abandons it. If the work fails after a signal, its error has the exit code of that signal.
 pub(crate) async fn until_interrupted<T>(
     mut signals: Signals,
-    patience: Duration,
+    grace_period: Duration,
     cancellation: &CancellationToken,
     work: impl Future<Output = CommandResult<T>>,
 ) -> CommandResult<T> {
@@ -69,7 +69,7 @@ pub(crate) async fn until_interrupted<T>(
     };
     cancellation.cancel();
     let done = tokio::select! {
-        done = until_stop_deadline(work, cancellation, patience) => done,
+        done = until_stop_deadline(work, cancellation, grace_period) => done,
         () = signals.next() => None,
     };
     match done {
@@ -81,16 +81,16 @@ pub(crate) async fn until_interrupted<T>(
     }
 }
 
-/// Awaits work for at most `patience` after `shutdown` is cancelled: a blocking thread that cannot be
+/// Awaits work for at most `grace_period` after `shutdown` is cancelled: a blocking thread that cannot be
 /// cancelled must not hold up the exit. `None` if the work was abandoned.
 pub(crate) async fn until_stop_deadline<T>(
     work: impl Future<Output = T>,
     shutdown: &CancellationToken,
-    patience: Duration,
+    grace_period: Duration,
 ) -> Option<T> {
     let deadline = async {
         shutdown.cancelled().await;
-        tokio::time::sleep(patience).await;
+        tokio::time::sleep(grace_period).await;
     };
     tokio::select! {
         done = work => Some(done),
@@ -108,18 +108,18 @@ mod tests {
     #[tokio::test]
     async fn work_that_never_ends_is_left_when_the_time_to_drain_is_up() {
         let shutdown = CancellationToken::new();
-        let patience = Duration::from_millis(10);
-        assert_eq!(until_stop_deadline(async { 7 }, &shutdown, patience).await, Some(7));
-        let slow = tokio::time::sleep(patience * 3);
+        let grace_period = Duration::from_millis(10);
+        assert_eq!(until_stop_deadline(async { 7 }, &shutdown, grace_period).await, Some(7));
+        let slow = tokio::time::sleep(grace_period * 3);
         assert_eq!(
-            until_stop_deadline(slow, &shutdown, patience).await,
+            until_stop_deadline(slow, &shutdown, grace_period).await,
             Some(()),
             "nobody has asked it to end"
         );
         let started = tokio::time::Instant::now();
         shutdown.cancel();
         let never = std::future::pending::<()>();
-        assert_eq!(until_stop_deadline(never, &shutdown, patience).await, None);
-        assert!(started.elapsed() >= patience);
+        assert_eq!(until_stop_deadline(never, &shutdown, grace_period).await, None);
+        assert!(started.elapsed() >= grace_period);
     }
 }

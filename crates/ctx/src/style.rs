@@ -21,18 +21,18 @@ pub(crate) const FAINT: Style = Style::new().dimmed();
 
 /// Reads `--color` before the arguments are parsed, so that it also applies to clap's own output. An invalid
 /// value is left for clap to report.
-pub(crate) fn choose(arguments: &[OsString]) {
+pub(crate) fn apply_color_option(arguments: &[OsString]) {
     let mut arguments = arguments.iter().map_while(|argument| argument.to_str().filter(|text| *text != "--"));
-    let mut chosen = None;
+    let mut choice = None;
     while let Some(argument) = arguments.next() {
         let value = match argument.strip_prefix("--color") {
             Some("") => arguments.next(),
             Some(rest) => rest.strip_prefix('='),
             None => None,
         };
-        chosen = value.or(chosen);
+        choice = value.or(choice);
     }
-    match chosen {
+    match choice {
         Some("always") => ColorChoice::Always.write_global(),
         Some("never") => ColorChoice::Never.write_global(),
         _ => {}
@@ -50,7 +50,7 @@ pub(crate) fn stderr_has_color() -> bool {
 pub(crate) struct Painter {
     color: bool,
     /// Whether to remove control characters: the stream is a terminal, or has colour like one.
-    guarded: bool,
+    strips_control: bool,
 }
 
 impl Painter {
@@ -60,22 +60,22 @@ impl Painter {
 
     /// For JSON, which is never coloured.
     pub(crate) fn colorless_stdout() -> Self {
-        Self { color: false, guarded: io::IsTerminal::is_terminal(&io::stdout()) }
+        Self { color: false, strips_control: io::IsTerminal::is_terminal(&io::stdout()) }
     }
 
     pub(crate) fn stderr() -> Self {
         // Programs do not parse stderr, so it is always guarded.
-        Self { guarded: true, ..Self::of(&io::stderr()) }
+        Self { strips_control: true, ..Self::of(&io::stderr()) }
     }
 
     fn of(stream: &impl RawStream) -> Self {
         let color = AutoStream::choice(stream) != ColorChoice::Never;
-        Self { color, guarded: color || stream.is_terminal() }
+        Self { color, strips_control: color || stream.is_terminal() }
     }
 
     /// The text without control characters.
     pub(crate) fn plain(self, text: &str) -> Cow<'_, str> {
-        if self.guarded { harmless(text) } else { Cow::Borrowed(text) }
+        if self.strips_control { replace_control_characters(text) } else { Cow::Borrowed(text) }
     }
 
     /// The text in a style, without control characters.
@@ -98,21 +98,28 @@ impl Painter {
 }
 
 /// Replaces control characters, which could control the terminal.
-fn harmless(text: &str) -> Cow<'_, str> {
-    let obeyed = |char: char| char.is_control() && char != '\n' && char != '\t';
-    if text.contains(obeyed) { Cow::Owned(text.replace(obeyed, "\u{FFFD}")) } else { Cow::Borrowed(text) }
+fn replace_control_characters(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |char: char| char.is_control() && char != '\n' && char != '\t';
+    if text.contains(is_unsafe) {
+        Cow::Owned(text.replace(is_unsafe, "\u{FFFD}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const COLOURED: Painter = Painter { color: true, guarded: true };
+    const COLOURED: Painter = Painter { color: true, strips_control: true };
 
     #[test]
-    fn a_terminal_is_not_made_to_obey_documents() {
-        assert_eq!(harmless("a\u{1b}]0;title\u{7}b\n\tc"), "a\u{FFFD}]0;title\u{FFFD}b\n\tc");
-        assert!(matches!(harmless("plain\ntext"), Cow::Borrowed(_)));
+    fn control_characters_of_documents_are_replaced() {
+        assert_eq!(
+            replace_control_characters("a\u{1b}]0;title\u{7}b\n\tc"),
+            "a\u{FFFD}]0;title\u{FFFD}b\n\tc"
+        );
+        assert!(matches!(replace_control_characters("plain\ntext"), Cow::Borrowed(_)));
         assert_eq!(COLOURED.paint(TITLE, "\u{1b}[2J"), "\u{1b}[1m\u{FFFD}[2J\u{1b}[0m");
     }
 
@@ -120,7 +127,7 @@ mod tests {
     fn parts_are_highlighted_and_nothing_else_changes() {
         let shown = COLOURED.highlight(Style::new(), "push the button", &[0..4, 9..15]);
         assert_eq!(shown, "\u{1b}[1m\u{1b}[33mpush\u{1b}[0m the \u{1b}[1m\u{1b}[33mbutton\u{1b}[0m");
-        let plain = Painter { color: false, guarded: false };
+        let plain = Painter { color: false, strips_control: false };
         assert_eq!(plain.highlight(TITLE, "push the button", &[0..4, 9..15]), "push the button");
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::cli::state_folder;
 use crate::config::{Config, SectionChanges, api_section, upstream_section};
-use crate::definitions::UpstreamMemory;
+use crate::definitions::DefinitionStore;
 use crate::logins;
-use crate::trust::Guard;
+use crate::trust::FileGuard;
 use arc_swap::ArcSwap;
 use ctx_core::{Identifier, Provider, Redactor};
 use ctx_mcp::{ReaperProgram, UpstreamOptions, Upstreams as Servers, default_starts_at_once};
@@ -19,11 +19,11 @@ pub(crate) struct Upstreams {
     pub(crate) apis: Apis,
     api_options: ApiOptions,
     /// Replaced together with the configuration.
-    guards: Arc<ArcSwap<Guards>>,
+    guards: Arc<ArcSwap<UpstreamGuards>>,
 }
 
 /// The parts of the workspace that upstreams use.
-pub(crate) struct Surroundings {
+pub(crate) struct UpstreamDependencies {
     /// Ends upstream processes after this process is gone.
     pub(crate) reaper: ReaperProgram,
     pub(crate) redactor: Redactor,
@@ -32,13 +32,17 @@ pub(crate) struct Surroundings {
 }
 
 impl Upstreams {
-    /// Starts to connect the upstreams whose sections `may_use` selects.
-    pub(crate) fn start(config: &Config, may_use: &dyn Fn(&str) -> bool, around: Surroundings) -> Self {
-        let Surroundings { reaper, redactor, on_change } = around;
+    /// Starts to connect the upstreams whose sections `is_selected` selects.
+    pub(crate) fn start(
+        config: &Config,
+        is_selected: &dyn Fn(&str) -> bool,
+        dependencies: UpstreamDependencies,
+    ) -> Self {
+        let UpstreamDependencies { reaper, redactor, on_change } = dependencies;
         // The warnings were reported when the workspace was opened.
-        let (servers, _) = config.upstreams(may_use);
-        let (apis, _) = config.apis(may_use);
-        let guards = Arc::new(ArcSwap::from_pointee(Guards::of(config)));
+        let (servers, _) = config.upstreams(is_selected);
+        let (apis, _) = config.apis(is_selected);
+        let guards = Arc::new(ArcSwap::from_pointee(UpstreamGuards::of(config)));
         let api_options = ApiOptions {
             cache: api_cache(),
             on_change: on_change.clone(),
@@ -53,7 +57,7 @@ impl Upstreams {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             reaper,
             redactor,
-            memory: Some(Arc::new(UpstreamMemory::of(config))),
+            memory: Some(Arc::new(DefinitionStore::of(config))),
             credentials: logins::store(),
             on_change,
             may_start: {
@@ -67,22 +71,22 @@ impl Upstreams {
 
     /// Starts, ends and restarts the upstreams that the changes concern; all others keep running.
     pub(crate) fn update(&self, config: &Config, changes: &SectionChanges) {
-        self.guards.store(Arc::new(Guards::of(config)));
+        self.guards.store(Arc::new(UpstreamGuards::of(config)));
         let has_limits = changes.contains("limits");
         let settings = &config.settings;
         let servers: Vec<_> =
-            settings.mcp_servers.keys().map(|name| identified(name, upstream_section)).collect();
-        let apis: Vec<_> = settings.apis.keys().map(|name| identified(name, api_section)).collect();
+            settings.mcp_servers.keys().map(|name| with_section(name, upstream_section)).collect();
+        let apis: Vec<_> = settings.apis.keys().map(|name| with_section(name, api_section)).collect();
         // Servers with colliding names are numbered, so a change of one may rename another.
         let collides = |section: &str| {
-            let own = servers.iter().find(|(_, known)| known == section).map(|(name, _)| name);
-            servers.iter().filter(|(name, _)| Some(name) == own).count() > 1
+            let own_name = servers.iter().find(|(_, known)| known == section).map(|(name, _)| name);
+            servers.iter().filter(|(name, _)| Some(name) == own_name).count() > 1
         };
         let servers_differ = |section: &str| has_limits || changes.contains(section) || collides(section);
         let apis_differ =
             |section: &str| has_limits || changes.contains(section) || changes.contains("frozen_params");
-        let keep_server = |name: &Identifier| is_kept(name, &servers, &servers_differ);
-        let keep_api = |name: &Identifier| is_kept(name, &apis, &apis_differ);
+        let keep_server = |name: &Identifier| is_unchanged(name, &servers, &servers_differ);
+        let keep_api = |name: &Identifier| is_unchanged(name, &apis, &apis_differ);
         let started = config.upstreams(&servers_differ).0;
         self.servers.update(&keep_server, started);
         let started = config.apis(&apis_differ).0;
@@ -95,12 +99,12 @@ impl Upstreams {
     }
 
     /// Waits until the functions of each upstream are known, or it has failed.
-    pub(crate) async fn known(&self) {
+    pub(crate) async fn wait_until_known(&self) {
         tokio::join!(self.servers.known(), self.apis.known());
     }
 
     /// Waits until each upstream has answered or failed.
-    pub(crate) async fn settled(&self) {
+    pub(crate) async fn wait_until_settled(&self) {
         tokio::join!(self.servers.settled(), self.apis.known());
     }
 
@@ -111,24 +115,24 @@ impl Upstreams {
 }
 
 /// The name of an upstream in the catalog, and its section.
-fn identified(name: &str, section: fn(&str) -> String) -> (Identifier, String) {
+fn with_section(name: &str, section: fn(&str) -> String) -> (Identifier, String) {
     (Identifier::sanitize(name), section(name))
 }
 
 /// Whether a running upstream is still configured, without changes.
-fn is_kept(name: &Identifier, all: &[(Identifier, String)], differs: &dyn Fn(&str) -> bool) -> bool {
+fn is_unchanged(name: &Identifier, all: &[(Identifier, String)], differs: &dyn Fn(&str) -> bool) -> bool {
     all.iter().any(|(known, section)| known == name && !differs(section))
 }
 
 /// Guards for workspace files that upstreams run or read addresses from.
-struct Guards {
+struct UpstreamGuards {
     /// Guards for the files in the command lines of servers.
-    servers: BTreeMap<Identifier, (Guard, Vec<PathBuf>)>,
+    servers: BTreeMap<Identifier, (FileGuard, Vec<PathBuf>)>,
     /// Guards for API descriptions.
-    apis: BTreeMap<Identifier, Guard>,
+    apis: BTreeMap<Identifier, FileGuard>,
 }
 
-impl Guards {
+impl UpstreamGuards {
     fn of(config: &Config) -> Self {
         let servers =
             config.trust_requests.iter().filter(|request| !request.files.is_empty()).filter_map(|request| {
@@ -147,7 +151,7 @@ impl Guards {
     fn allow_start(&self, name: &Identifier) -> Result<(), String> {
         let Some((guard, files)) = self.servers.get(name) else { return Ok(()) };
         match files.iter().find(|file| !guard.allows(file)) {
-            Some(file) => Err(Guard::refusal(&file.display().to_string())),
+            Some(file) => Err(FileGuard::refusal(&file.display().to_string())),
             None => Ok(()),
         }
     }

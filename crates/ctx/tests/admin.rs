@@ -37,7 +37,7 @@ fn assert_refused(answer: &Value) {
     assert!(!problem.contains("did you mean"), "{answer}");
 }
 
-fn asked(server: &TestServer, path: &str, body: Value) -> Value {
+fn post_ok(server: &TestServer, path: &str, body: Value) -> Value {
     let reply = server.post(path, &body);
     assert_eq!(reply.status, 200, "{}", reply.body);
     reply.body
@@ -69,7 +69,7 @@ fn http_neither_lists_nor_calls_admin() {
         ("/tools/list_functions", json!({})),
         ("/tools/search_docs", json!({"query": "list the recorded runs of the admin provider"})),
     ] {
-        let found = asked(&server, path, body).to_string();
+        let found = post_ok(&server, path, body).to_string();
         assert!(!found.contains("list_runs") && !found.contains("admin."), "{path}: {found}");
     }
 }
@@ -84,8 +84,8 @@ fn scripts_neither_see_nor_call_admin() {
     w.ctx("exec named.luau").code(2).says("there is no provider `admin`");
 
     let server = w.spawn_server();
-    assert_refused(&asked(&server, "/tools/pry", json!({}))["result"]);
-    assert_refused(&asked(&server, "/tools/execute", json!({"script": CALLS_ADMIN}))["result"]);
+    assert_refused(&post_ok(&server, "/tools/pry", json!({}))["result"]);
+    assert_refused(&post_ok(&server, "/tools/execute", json!({"script": CALLS_ADMIN}))["result"]);
 }
 
 #[test]

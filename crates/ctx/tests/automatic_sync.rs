@@ -12,13 +12,13 @@ use std::thread;
 use std::time::Duration;
 
 /// A running `ctx sync --watch`; killed on drop.
-struct Watching {
+struct WatchProcess {
     child: Child,
-    answers: Receiver<String>,
-    talk: Receiver<String>,
+    results: Receiver<String>,
+    messages: Receiver<String>,
 }
 
-impl Watching {
+impl WatchProcess {
     /// Starts it and waits until it watches.
     #[track_caller]
     fn start(w: &TestWorkspace, arguments: &[&str]) -> Self {
@@ -29,22 +29,22 @@ impl Watching {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (answers, talk) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
-        let watching = Self { child, answers, talk };
+        let (results, messages) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+        let watching = Self { child, results, messages };
         watching.wait_for("watching ");
         watching
     }
 
     /// The next line of its stdout.
     #[track_caller]
-    fn answer(&self) -> String {
-        self.answers.recv_timeout(DEADLINE).unwrap()
+    fn next_result(&self) -> String {
+        self.results.recv_timeout(DEADLINE).unwrap()
     }
 
     /// Waits for a line of its stderr that begins so.
     #[track_caller]
     fn wait_for(&self, beginning: &str) {
-        while !self.talk.recv_timeout(DEADLINE).unwrap().starts_with(beginning) {}
+        while !self.messages.recv_timeout(DEADLINE).unwrap().starts_with(beginning) {}
     }
 
     /// Ends it with Ctrl-C; returns its exit code and the rest of its stdout.
@@ -56,11 +56,11 @@ impl Watching {
             ended = self.child.try_wait().unwrap();
             ended.is_some()
         });
-        (ended.unwrap().code(), self.answers.iter().collect())
+        (ended.unwrap().code(), self.results.iter().collect())
     }
 }
 
-impl Drop for Watching {
+impl Drop for WatchProcess {
     fn drop(&mut self) {
         // It may have ended already.
         self.child.kill().ok();
@@ -81,13 +81,13 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 /// Creates a file atomically, so that no watcher reads half of it.
-fn put(w: &TestWorkspace, path: &str, text: &str) {
+fn write_atomically(w: &TestWorkspace, path: &str, text: &str) {
     w.write("staging/file", text);
     fs::rename(w.path("staging/file"), w.path(path)).unwrap();
 }
 
 /// The results of a search for a word; empty while the first index is being built.
-fn found(server: &TestServer, word: &str) -> Vec<String> {
+fn search_results(server: &TestServer, word: &str) -> Vec<String> {
     let reply = server.post("/tools/search", &json!({"query": word, "mode": "keyword"}));
     if reply.status == 200 { reply.found() } else { Vec::new() }
 }
@@ -97,40 +97,40 @@ fn with_one_document() -> TestWorkspace {
 }
 
 #[test]
-fn a_watch_tells_what_comes_changes_moves_and_goes_and_nothing_else() {
+fn a_watch_reports_added_changed_moved_and_deleted_documents_only() {
     let w = with_one_document();
-    let watching = Watching::start(&w, &[]);
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added");
-    put(&w, "docs/ship.md", "harbour");
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added, 1 unchanged");
+    let watching = WatchProcess::start(&w, &[]);
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added");
+    write_atomically(&w, "docs/ship.md", "harbour");
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 unchanged");
     assert_eq!(w.ctx("search harbour --mode keyword --json").found(), ["ship.md"]);
-    put(&w, "docs/ship.md", "lighthouse");
-    assert_eq!(watching.answer(), "filesystem:docs: 1 updated, 1 unchanged");
+    write_atomically(&w, "docs/ship.md", "lighthouse");
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 updated, 1 unchanged");
     assert_eq!(w.ctx("search lighthouse --mode keyword --json").found(), ["ship.md"]);
     fs::rename(w.path("docs/ship.md"), w.path("docs/boat.md")).unwrap();
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added, 1 deleted, 1 unchanged");
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 deleted, 1 unchanged");
     fs::rename(w.path("docs/boat.md"), w.path("docs/Boat.md")).unwrap();
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added, 1 deleted, 1 unchanged");
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 deleted, 1 unchanged");
     assert_eq!(w.ctx("search lighthouse --mode keyword --json").found(), ["Boat.md"]);
     w.write("staging/deep/down/a.md", "anchor");
     fs::rename(w.path("staging/deep"), w.path("docs/deep")).unwrap();
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added, 2 unchanged");
-    put(&w, "docs/deep/down/b.md", "chain");
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added, 3 unchanged");
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 2 unchanged");
+    write_atomically(&w, "docs/deep/down/b.md", "chain");
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 3 unchanged");
     fs::rename(w.path("docs/deep"), w.path("staging/deep")).unwrap();
-    assert_eq!(watching.answer(), "filesystem:docs: 2 deleted, 2 unchanged");
-    put(&w, "docs/.gitignore", "deploy.md\n");
-    assert_eq!(watching.answer(), "filesystem:docs: 1 deleted, 1 unchanged");
+    assert_eq!(watching.next_result(), "filesystem:docs: 2 deleted, 2 unchanged");
+    write_atomically(&w, "docs/.gitignore", "deploy.md\n");
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 deleted, 1 unchanged");
     assert_eq!(watching.stop(), (Some(0), Vec::new()));
 }
 
 #[test]
 fn a_watch_for_programs_answers_one_object_a_line() {
     let w = with_one_document();
-    let watching = Watching::start(&w, &["--json"]);
-    let next = || serde_json::from_str::<serde_json::Value>(&watching.answer()).unwrap();
+    let watching = WatchProcess::start(&w, &["--json"]);
+    let next = || serde_json::from_str::<serde_json::Value>(&watching.next_result()).unwrap();
     assert_eq!(next()["added"], 1);
-    put(&w, "docs/deploy.md", "harbour");
+    write_atomically(&w, "docs/deploy.md", "harbour");
     let report = next();
     assert_eq!((&report["source"], &report["updated"]), (&json!("filesystem:docs"), &json!(1)));
     assert_eq!(watching.stop().0, Some(0));
@@ -139,18 +139,18 @@ fn a_watch_for_programs_answers_one_object_a_line() {
 #[test]
 fn a_root_that_vanishes_is_told_once_and_watched_again_when_it_is_back() {
     let w = with_one_document();
-    let watching = Watching::start(&w, &[]);
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added");
+    let watching = WatchProcess::start(&w, &[]);
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added");
     fs::rename(w.path("docs"), w.path("away")).unwrap();
     watching.wait_for("error: filesystem:docs: cannot read the folder docs: no such file or directory");
     assert_eq!(w.ctx("search button --mode keyword --json").found(), ["deploy.md"]);
     w.write("next/ship.md", "harbour");
     fs::rename(w.path("next"), w.path("docs")).unwrap();
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added, 1 deleted");
-    put(&w, "docs/boat.md", "lighthouse");
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added, 1 unchanged");
-    let talk = watching.talk.try_iter().count();
-    assert_eq!((watching.stop(), talk), ((Some(0), Vec::new()), 0));
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 deleted");
+    write_atomically(&w, "docs/boat.md", "lighthouse");
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 unchanged");
+    let messages = watching.messages.try_iter().count();
+    assert_eq!((watching.stop(), messages), ((Some(0), Vec::new()), 0));
 }
 
 #[test]
@@ -158,10 +158,10 @@ fn a_store_below_a_watched_folder_does_not_make_it_sync_forever() {
     let w = TestWorkspace::new()
         .config("[db]\npath = \"ctx.sqlite\"\n[connectors.filesystem.docs]\nroot = \".\"\n")
         .file("ship.md", "harbour");
-    let watching = Watching::start(&w, &[]);
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added", "settings are no document");
-    put(&w, "boat.md", "lighthouse");
-    assert_eq!(watching.answer(), "filesystem:docs: 1 added, 1 unchanged");
+    let watching = WatchProcess::start(&w, &[]);
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added", "settings are no document");
+    write_atomically(&w, "boat.md", "lighthouse");
+    assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 unchanged");
     let last_sync = || w.ctx("sources --json").json()["sources"][0]["last_sync"].to_string();
     wait_until("it rests", || {
         let before = last_sync();
@@ -183,31 +183,31 @@ fn a_watch_cannot_be_restricted() {
 fn up_notices_an_edit() {
     let w = with_one_document();
     let server = w.spawn(["up"]);
-    wait_until("the first sync is done", || found(&server, "button") == ["deploy.md"]);
-    put(&w, "docs/deploy.md", "# Deploy\nPull the lever.\n");
-    wait_until("the edit is found", || found(&server, "lever") == ["deploy.md"]);
-    assert_eq!(found(&server, "button"), [""; 0]);
+    wait_until("the first sync is done", || search_results(&server, "button") == ["deploy.md"]);
+    write_atomically(&w, "docs/deploy.md", "# Deploy\nPull the lever.\n");
+    wait_until("the edit is found", || search_results(&server, "lever") == ["deploy.md"]);
+    assert_eq!(search_results(&server, "button"), [""; 0]);
     server.stop().success();
 }
 
 #[test]
-fn a_server_brings_in_what_changed_before_it_started_and_while_it_runs() {
+fn a_server_syncs_changes_from_before_its_start_and_while_it_runs() {
     let w = with_one_document();
     w.ctx("sync").success();
-    put(&w, "docs/ship.md", "harbour");
+    write_atomically(&w, "docs/ship.md", "harbour");
     let server = w.spawn_server();
-    wait_until("what changed before is found", || found(&server, "harbour") == ["ship.md"]);
-    put(&w, "docs/boat.md", "lighthouse");
-    wait_until("what changed since is found", || found(&server, "lighthouse") == ["boat.md"]);
+    wait_until("what changed before is found", || search_results(&server, "harbour") == ["ship.md"]);
+    write_atomically(&w, "docs/boat.md", "lighthouse");
+    wait_until("what changed since is found", || search_results(&server, "lighthouse") == ["boat.md"]);
     w.remove("docs");
     let failed = || w.ctx("sources --json").json()["sources"][0]["notes"].to_string();
     wait_until("the failure is shown", || failed().contains("cannot read the folder docs"));
     let source = &server.get("/tools/sources").body["sources"][0];
     let keys: Vec<&String> = source.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["name", "configured", "healthy", "notes"]);
-    assert_eq!(found(&server, "harbour"), ["ship.md"], "a source that cannot be read stops nobody");
+    assert_eq!(search_results(&server, "harbour"), ["ship.md"], "a source that cannot be read stops nobody");
     w.write("docs/anchor.md", "anchor");
-    wait_until("what is back is found", || found(&server, "anchor") == ["anchor.md"]);
+    wait_until("what is back is found", || search_results(&server, "anchor") == ["anchor.md"]);
     server.stop().success();
 }
 
@@ -219,9 +219,9 @@ fn a_source_that_is_due_is_synced_when_a_server_starts() {
     let server = w.spawn_server();
     let last_sync = || w.ctx("sources --json").json()["sources"][0]["last_sync"].clone();
     wait_until("it is synced", || last_sync().is_string());
-    wait_until("it is found", || found(&server, "button") == ["deploy.md"]);
+    wait_until("it is found", || search_results(&server, "button") == ["deploy.md"]);
     server.stop().success();
-    put(&w, "docs/ship.md", "harbour");
+    write_atomically(&w, "docs/ship.md", "harbour");
     let server = w.spawn_server();
     assert_eq!(server.get("/health").status, 200);
     server.stop().success();
@@ -229,7 +229,7 @@ fn a_source_that_is_due_is_synced_when_a_server_starts() {
 }
 
 #[test]
-fn sources_tell_how_they_are_kept_fresh() {
+fn sources_show_how_they_are_kept_fresh() {
     let w = TestWorkspace::new()
         .config(
             "[connectors.filesystem.a]\nroot = \"a\"\n\

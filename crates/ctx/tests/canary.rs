@@ -70,7 +70,7 @@ fn workspace(web: &Web) -> TestWorkspace {
 
 /// Coverage and failures of the suite.
 #[derive(Default)]
-struct Suite {
+struct CanarySuite {
     /// Pairs of surface and encoding.
     paths: usize,
     /// Texts that were searched for canaries.
@@ -78,7 +78,7 @@ struct Suite {
     failures: Vec<String>,
 }
 
-impl Suite {
+impl CanarySuite {
     /// Checks a text that echoes the canaries in every encoding. It must contain masks, and no canary.
     fn all_forms(&mut self, name: &str, text: &str) {
         if !text.contains("***") {
@@ -163,7 +163,7 @@ fn no_canary_is_seen_in_what_the_program_says() {
         reply(500, &body)
     });
     let w = workspace(&web);
-    let mut suite = Suite::default();
+    let mut suite = CanarySuite::default();
     let note = canary_text();
 
     let w = w.env("CTX_LOG", "trace");
@@ -196,9 +196,9 @@ fn no_canary_is_seen_in_what_the_program_says() {
     suite.as_configured("REST: the list of tools", &server.get("/tools/list").body.to_string());
     suite.as_configured("REST: sources", &server.get("/tools/sources").body.to_string());
     suite.as_configured("REST: health", &server.get("/health").body.to_string());
-    let said = server.stop();
-    suite.all_forms("the log of everything, at trace", &said.stderr);
-    suite.as_configured("what a server prints", &said.stdout);
+    let outcome = server.stop();
+    suite.all_forms("the log of everything, at trace", &outcome.stderr);
+    suite.as_configured("what a server prints", &outcome.stdout);
 
     for command in ["runs", "runs --json"] {
         suite.as_configured(command, &output(&w.ctx(command)));

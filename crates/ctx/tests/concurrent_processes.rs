@@ -119,7 +119,7 @@ fn two_syncs_of_one_source_at_once_leave_what_one_does() {
 }
 
 #[test]
-fn a_server_answers_while_a_sync_runs_and_then_knows_what_it_brought() {
+fn a_server_answers_while_a_sync_runs_and_then_finds_the_new_documents() {
     let w = with_many_documents(1_000);
     w.ctx("sync").success();
     w.write("docs/zeppelin.md", "zeppelin");

@@ -60,7 +60,7 @@ fn workspace() -> TestWorkspace {
 }
 
 /// A workspace whose server requires a token.
-fn guarded() -> TestWorkspace {
+fn workspace_with_token() -> TestWorkspace {
     TestWorkspace::empty().config(&format!("{CONFIG}token = \"${{DOOR_KEY}}\"\n")).env("DOOR_KEY", TOKEN)
 }
 
@@ -95,7 +95,7 @@ fn read(file: &Path) -> Value {
 }
 
 /// All files in the same folder whose names begin with the name of this file.
-fn beside(file: &Path) -> Vec<String> {
+fn files_in_folder_of(file: &Path) -> Vec<String> {
     let own = file.file_name().unwrap().to_string_lossy().into_owned();
     let entries = fs::read_dir(file.parent().unwrap()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
@@ -112,7 +112,7 @@ fn backup(file: &Path) -> PathBuf {
 
 /// Asserts that `after` is `before` with one insertion; returns the insertion.
 #[track_caller]
-fn piece(before: &str, after: &str) -> String {
+fn inserted_text(before: &str, after: &str) -> String {
     let start = before.bytes().zip(after.bytes()).take_while(|(a, b)| a == b).count();
     let end = after.len() - (before.len() - start);
     assert_eq!(before[start..], after[end..], "something else was changed:\n{after}");
@@ -196,7 +196,7 @@ fn a_file_is_made_where_there_was_none() {
         let file = file(&w, client);
         w.ctx(&format!("connect {client} --write")).success();
         assert_eq!(read(&file)[key]["ctx-workspace"]["args"], arguments(&w), "{client}");
-        assert_eq!(beside(&file).len(), 1, "{client}: nothing was there to keep");
+        assert_eq!(files_in_folder_of(&file).len(), 1, "{client}: nothing was there to keep");
     }
     let w = workspace();
     let outcome = w.ctx("connect cursor --write").success();
@@ -204,7 +204,7 @@ fn a_file_is_made_where_there_was_none() {
 }
 
 #[test]
-fn a_file_that_is_there_gets_one_piece_more_and_loses_nothing() {
+fn an_existing_file_gains_one_entry_and_loses_nothing() {
     for (client, key, _) in CLIENTS {
         let w = workspace();
         let before = settings(client, key);
@@ -214,7 +214,7 @@ fn a_file_that_is_there_gets_one_piece_more_and_loses_nothing() {
         let outcome = w.ctx(&format!("connect {client} --write")).success();
         assert!(outcome.stdout.starts_with("added `ctx-workspace` to "), "{}", outcome.stdout);
         let after = fs::read_to_string(&file).unwrap();
-        assert!(piece(&before, &after).contains("ctx-workspace"), "{client}:\n{after}");
+        assert!(inserted_text(&before, &after).contains("ctx-workspace"), "{client}:\n{after}");
         assert_eq!(read(&file)[key]["ctx-workspace"]["args"], arguments(&w), "{client}");
         assert_eq!(fs::read_to_string(backup(&file)).unwrap(), before, "{client}");
         for file in [&file, &backup(&file)] {
@@ -224,7 +224,7 @@ fn a_file_that_is_there_gets_one_piece_more_and_loses_nothing() {
         let again = w.ctx(&format!("connect {client} --write")).success();
         assert!(again.stdout.contains("nothing was changed"), "{}", again.stdout);
         assert_eq!(fs::read_to_string(&file).unwrap(), after);
-        assert_eq!(beside(&file).len(), 2, "{client}: the file and one copy of it");
+        assert_eq!(files_in_folder_of(&file).len(), 2, "{client}: the file and one copy of it");
     }
 }
 
@@ -245,7 +245,7 @@ fn another_entry_of_the_name_is_replaced_and_every_copy_is_kept() {
     assert!(fs::read_to_string(&file).unwrap().contains("} // ours\n"));
     assert!(fs::read_to_string(backup(&file)).unwrap().contains("\"old\""), "the first copy is the first");
     assert_eq!(w.ctx("connect cursor --write --name mine --http --json").json()["change"], "unchanged");
-    assert_eq!(beside(&file), ["mcp.json", "mcp.json.ctx-backup", "mcp.json.ctx-backup-2"]);
+    assert_eq!(files_in_folder_of(&file), ["mcp.json", "mcp.json.ctx-backup", "mcp.json.ctx-backup-2"]);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_file_that_cannot_be_read_is_left_alone() {
         let refused = w.ctx(&format!("connect {client} --write")).code(1);
         assert!(refused.stderr.contains(&format!("{}", file.display())), "{}", refused.stderr);
         assert!(refused.stderr.contains(place), "{}", refused.stderr);
-        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), beside(&file).len()), (text, 1));
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), files_in_folder_of(&file).len()), (text, 1));
     }
     let w = workspace();
     let file = existing(&w, "cursor", "");
@@ -276,12 +276,12 @@ fn what_is_read_only_stays_as_it_is() {
     let file = existing(&w, "cursor", "{}");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     w.ctx("connect cursor --write").code(1).says("was left alone: it is read-only");
-    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), beside(&file).len()), ("{}", 1));
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), files_in_folder_of(&file).len()), ("{}", 1));
 
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     w.mode("../home/.cursor", 0o500);
     w.ctx("connect cursor --write").code(1).says("was left alone: Permission denied");
-    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), beside(&file).len()), ("{}", 1));
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), files_in_folder_of(&file).len()), ("{}", 1));
 }
 
 #[test]
@@ -294,7 +294,11 @@ fn a_link_stays_a_link() {
     w.ctx("connect cursor --write").success();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(w.read("../home/dotfiles/mcp.json").contains("ctx-workspace"));
-    assert_eq!(beside(&link), ["mcp.json", "mcp.json.ctx-backup"], "the copy is where the user looks");
+    assert_eq!(
+        files_in_folder_of(&link),
+        ["mcp.json", "mcp.json.ctx-backup"],
+        "the copy is where the user looks"
+    );
 
     w.remove("../home/dotfiles/mcp.json");
     w.ctx("connect cursor --write").code(1).says("is a link that leads nowhere");
@@ -322,7 +326,7 @@ fn a_server_that_runs_is_called_where_it_is_served() {
 
 #[test]
 fn a_token_is_named_and_not_shown() {
-    let w = guarded();
+    let w = workspace_with_token();
     let entry =
         |client: &str| w.ctx(&format!("connect {client} --http --json")).success().json()["entry"].clone();
     for (client, header) in [
@@ -355,7 +359,7 @@ fn a_token_is_named_and_not_shown() {
 
 #[test]
 fn a_client_that_reads_no_variables_gets_the_token_in_a_file_for_its_owner_alone() {
-    let w = guarded();
+    let w = workspace_with_token();
     w.ctx("connect zed --http").success().says("put the token in place of <DOOR_KEY>");
     w.ctx("connect zed --http --write --project").code(2).says("does not belong into a project's file");
     assert!(!w.path(".zed").exists());
@@ -380,7 +384,7 @@ fn a_token_in_clear_text_gets_a_variable_to_be_put_in() {
 
 #[test]
 fn variables_of_the_configuration_reach_a_server_that_is_started() {
-    let w = guarded();
+    let w = workspace_with_token();
     let entry = |client: &str| w.ctx(&format!("connect {client} --json")).success().json()["entry"].clone();
     assert_eq!(entry("codex")["env_vars"], json!(["DOOR_KEY"]));
     assert_eq!(entry("gemini")["env"], json!({"DOOR_KEY": "${DOOR_KEY}"}));
@@ -432,14 +436,14 @@ fn a_server_that_is_trusted_for_once_is_called_and_not_started() {
     let config = format!("{config}token = \"${{DOOR_KEY}}\"\n[tools.script.greet]\npath = \"greet.lua\"\n");
     let w = TestWorkspace::empty().config(&config).env("DOOR_KEY", TOKEN).file("greet.lua", "");
     // `CTX_TRUST=1` covers this process only: a server that a client starts would be untrusted.
-    let said = w.spawn(["up"]).stop().success().stderr;
-    assert!(said.contains(" --transport http ctx-workspace http://127.0.0.1:"), "{said}");
-    assert!(said.contains("/mcp --header 'Authorization: Bearer ${DOOR_KEY}'\n"), "{said}");
-    assert!(said.contains("ctx connect cursor --write --http -c "), "{said}");
+    let stderr = w.spawn(["up"]).stop().success().stderr;
+    assert!(stderr.contains(" --transport http ctx-workspace http://127.0.0.1:"), "{stderr}");
+    assert!(stderr.contains("/mcp --header 'Authorization: Bearer ${DOOR_KEY}'\n"), "{stderr}");
+    assert!(stderr.contains("ctx connect cursor --write --http -c "), "{stderr}");
 }
 
 #[test]
-fn what_was_typed_wrong_is_told() {
+fn invalid_arguments_are_refused_with_a_hint() {
     let w = workspace();
     ctx_snapshot!(w.ctx("connect emacs"), @r"
     exit_code: 2

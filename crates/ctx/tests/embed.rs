@@ -56,7 +56,7 @@ fn vectors_that_are_missing_are_made_when_asked_for_and_made_anew_when_asked_for
 }
 
 /// The semantic search results with their scores.
-fn meanings(w: &TestWorkspace, query: &str) -> Vec<Value> {
+fn semantic_results(w: &TestWorkspace, query: &str) -> Vec<Value> {
     let answer = w.ctx_args(["search", query, "--mode", "semantic", "--explain", "--json"]).success().json();
     let hits = answer["results"].as_array().unwrap().iter();
     hits.map(|hit| json!([hit["source_id"], hit["score"], hit["explain"]["model"]])).collect()
@@ -113,7 +113,7 @@ fn vectors_that_find_no_space_are_an_error_and_made_when_there_is_some() {
     assert_eq!(vectors(&w), vectors(&undisturbed));
     assert_eq!(vectors(&w)["pending_documents"], 0);
     for query in ["how many people work on ship 17", "baking"] {
-        assert_eq!(meanings(&w, query), meanings(&undisturbed, query), "{query}");
+        assert_eq!(semantic_results(&w, query), semantic_results(&undisturbed, query), "{query}");
     }
 
     // Also while a sync computes the vectors.
@@ -140,8 +140,8 @@ fn an_interrupted_embedding_says_so_keeps_what_was_made_and_can_go_on() {
     wait_until("some vectors are made", || vectors(&w)["vectors"].as_u64().unwrap() > 0);
     signal(child.id(), "INT");
     let ended = child.wait_with_output().unwrap();
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!((ended.status.code(), ended.stdout.as_slice()), (Some(130), b"".as_slice()), "{said}");
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!((ended.status.code(), ended.stdout.as_slice()), (Some(130), b"".as_slice()), "{stderr}");
     let made = vectors(&w);
     let (count, pending) = (made["vectors"].as_u64().unwrap(), made["pending_documents"].as_u64().unwrap());
     assert!(count > 0 && pending > 0, "{made}");
@@ -150,7 +150,7 @@ fn an_interrupted_embedding_says_so_keeps_what_was_made_and_can_go_on() {
          hint: `ctx embed pending` goes on where this stopped\n"
     );
     // On a slow machine a line of progress may come first.
-    assert!(said.ends_with(&expected), "{said}");
+    assert!(stderr.ends_with(&expected), "{stderr}");
     let rest = w.ctx("embed pending --json").success().json();
     assert_eq!(rest["complete"], true);
     assert!(rest["made"].as_u64().unwrap() > 0, "{rest}");

@@ -176,9 +176,9 @@ fn checked(w: &TestWorkspace, script: &str) -> Vec<String> {
     fs::write(w.path("out/script.luau"), script).unwrap();
     let output =
         luau_check().args(["sdk.d.luau", "script.luau"]).current_dir(w.path("out")).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.success(), said.is_empty(), "{said}");
-    said.lines().map(str::to_owned).collect()
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.success(), report.is_empty(), "{report}");
+    report.lines().map(str::to_owned).collect()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-use crate::apis::Client;
+use crate::apis::StdioSession;
 use ctx_testkit::{
     Asked, Reply, TestServer, TestWorkspace, Web, github_description, official_packages, reply, reply_with,
 };
@@ -26,9 +26,9 @@ fn root() -> &'static Path {
 }
 
 /// A chapter of the guide.
-struct Chapter(String);
+struct GuideChapter(String);
 
-impl Chapter {
+impl GuideChapter {
     fn read(name: &str) -> Self {
         Self(fs::read_to_string(root().join("docs/guide").join(name)).unwrap())
     }
@@ -78,7 +78,7 @@ fn take_any_port(w: &TestWorkspace) {
 }
 
 /// The text without durations.
-fn timeless(text: &str) -> String {
+fn without_times(text: &str) -> String {
     let line = |line: &str| match line.split_once("Returned result in ") {
         Some((start, _)) => format!("{start}Returned result in a while"),
         None => line.to_owned(),
@@ -88,7 +88,7 @@ fn timeless(text: &str) -> String {
 
 #[test]
 fn a_first_tool_is_made_tried_and_called_as_the_guide_says() {
-    let guide = Chapter::read("tools.md");
+    let guide = GuideChapter::read("tools.md");
     let w = TestWorkspace::empty().file("docs/team.md", "# The team\nGreta repairs the bikes.\n");
     w.ctx("init").success();
     w.ctx("sync -q").success();
@@ -98,7 +98,7 @@ fn a_first_tool_is_made_tried_and_called_as_the_guide_says() {
 
     w.write("tools/hello.lua", guide.blocks("lua")[0]);
     let tested = w.shell(guide.commands("ctx tool test")[0]).success();
-    assert_eq!(timeless(&tested.stdout), timeless(guide.blocks("text")[0]));
+    assert_eq!(without_times(&tested.stdout), without_times(guide.blocks("text")[0]));
 
     take_any_port(&w);
     let server = w.spawn(["up"]);
@@ -109,7 +109,7 @@ fn a_first_tool_is_made_tried_and_called_as_the_guide_says() {
 
 #[test]
 fn every_section_of_a_tool_in_the_guide_is_a_valid_configuration() {
-    let guide = Chapter::read("tools.md");
+    let guide = GuideChapter::read("tools.md");
     let w = TestWorkspace::empty().config(&guide.blocks("toml").join("\n")).env("JIRA_API_TOKEN", "secret-x");
     let shown = w.ctx("config show").success();
     assert_eq!(shown.stderr, "");
@@ -118,7 +118,7 @@ fn every_section_of_a_tool_in_the_guide_is_a_valid_configuration() {
 
 #[test]
 fn every_function_that_the_guide_names_is_there() {
-    let guide = Chapter::read("tools.md");
+    let guide = GuideChapter::read("tools.md");
     let (_, table) = guide.0.split_once("## What a script can use").unwrap();
     let names: Vec<&str> = table
         .lines()
@@ -170,7 +170,7 @@ fn tickets(asked: &Asked) -> Vec<u8> {
 
 #[test]
 fn a_connector_is_made_tried_and_synced_as_the_guide_says() {
-    let guide = Chapter::read("script-connectors.md");
+    let guide = GuideChapter::read("script-connectors.md");
     let w = TestWorkspace::empty().env("TICKETS_TOKEN", "hunter2-hunter2");
     w.ctx("init").success();
     let done = w.shell(&format!("set -e\n{}", guide.blocks("sh")[0])).success();
@@ -195,7 +195,7 @@ fn a_connector_is_made_tried_and_synced_as_the_guide_says() {
 
 #[test]
 fn an_agent_is_made_tried_and_asked_for_as_the_guide_says() {
-    let guide = Chapter::read("agents.md");
+    let guide = GuideChapter::read("agents.md");
     let w = TestWorkspace::empty()
         .file("docs/gateway.md", "# Gateway runbook\nWhen the gateway is down, drain it first.\n");
     w.ctx("init").success();
@@ -223,7 +223,7 @@ fn an_agent_is_made_tried_and_asked_for_as_the_guide_says() {
 
 #[test]
 fn many_calls_are_made_in_one_script_as_the_guide_says() {
-    let guide = Chapter::read("execute.md");
+    let guide = GuideChapter::read("execute.md");
     let w = TestWorkspace::copy_of(&root().join("examples/workspace"));
     take_any_port(&w);
     w.ctx("sync -q").success();
@@ -263,7 +263,7 @@ fn many_calls_are_made_in_one_script_as_the_guide_says() {
 
 #[test]
 fn functions_are_found_as_the_guide_says() {
-    let guide = Chapter::read("execute.md");
+    let guide = GuideChapter::read("execute.md");
     let w = TestWorkspace::copy_of(&root().join("examples/workspace"));
     let answers: Vec<String> =
         guide.commands("ctx docs").into_iter().map(|command| w.shell(command).success().stdout).collect();
@@ -275,7 +275,7 @@ fn functions_are_found_as_the_guide_says() {
 
 #[test]
 fn one_script_does_what_the_guide_says() {
-    let guide = Chapter::read("one-script.md");
+    let guide = GuideChapter::read("one-script.md");
     // The packages are installed already; npx would download them.
     let npx = format!(
         "#!/bin/sh\nshift; package=$1; shift\nexec node {}/$package/dist/index.js \"$@\"\n",
@@ -301,7 +301,7 @@ fn one_script_does_what_the_guide_says() {
 
 #[test]
 fn every_section_of_a_server_in_the_guide_is_a_valid_configuration() {
-    let guide = Chapter::read("upstreams.md");
+    let guide = GuideChapter::read("upstreams.md");
     let w = TestWorkspace::empty()
         .config(&guide.blocks("toml").join("\n"))
         .env("ISSUES_TOKEN", "secret-x")
@@ -366,7 +366,7 @@ fn store_and_github(asked: &Asked) -> Vec<u8> {
 
 #[test]
 fn apis_are_called_as_the_guide_says() {
-    let guide = Chapter::read("apis.md");
+    let guide = GuideChapter::read("apis.md");
     let (lua, toml) = (guide.blocks("lua"), guide.blocks("toml"));
     let web = Web::serve(store_and_github);
     let arguments =
@@ -375,15 +375,15 @@ fn apis_are_called_as_the_guide_says() {
     let order = json!({"id": 4711, "quantity": 2});
 
     let w = TestWorkspace::empty().untrusted().env("PETSTORE_KEY", "hunter2-hunter2");
-    let mut client = Client::start(&w, &arguments);
+    let mut client = StdioSession::start(&w, &arguments);
     let answer = client.execute(lua[0]);
     assert_eq!(answer["structuredContent"], order, "{answer}");
     assert!(client.text("search_docs", json!({"query": "order"})).contains("petstore.place_order("));
     let (_, meta) = guide.0.split_once("for one call: `").unwrap();
     let meta: Value = serde_json::from_str(meta.split_once('`').unwrap().0).unwrap();
     let inventory = json!({"script": "return sdk.petstore.get_inventory()"});
-    let brought = json!({"name": "execute", "arguments": inventory, "_meta": {"auth": meta}});
-    assert_eq!(client.call(brought.clone())["structuredContent"], json!({"key": "…".len()}));
+    let with_auth = json!({"name": "execute", "arguments": inventory, "_meta": {"auth": meta}});
+    assert_eq!(client.call(with_auth.clone())["structuredContent"], json!({"key": "…".len()}));
     client.end();
 
     w.write("petstore.yaml", store_description().to_string());
@@ -398,8 +398,8 @@ fn apis_are_called_as_the_guide_says() {
             other => other.success().answers("petstore"),
         };
     }
-    let mut client = Client::start(&w, &["serve", "mcp", "--stdio"]);
-    let refused = client.call(brought).to_string();
+    let mut client = StdioSession::start(&w, &["serve", "mcp", "--stdio"]);
+    let refused = client.call(with_auth).to_string();
     assert!(refused.contains("request_auth = true"), "{refused}");
     let configured = client.call(json!({"name": "execute", "arguments": inventory}));
     assert_eq!(configured["structuredContent"], json!({"key": "hunter2-hunter2".len()}));
@@ -408,7 +408,7 @@ fn apis_are_called_as_the_guide_says() {
 
 #[test]
 fn a_large_api_is_called_as_the_guide_says() {
-    let guide = Chapter::read("apis.md");
+    let guide = GuideChapter::read("apis.md");
     let (lua, toml) = (guide.blocks("lua"), guide.blocks("toml"));
     let web = Web::serve(store_and_github);
     let (spec, base) = (github_description(), web.url(""));
@@ -438,7 +438,7 @@ fn a_large_api_is_called_as_the_guide_says() {
 
 #[test]
 fn credentials_of_apis_are_told_and_types_are_generated_as_the_guide_says() {
-    let guide = Chapter::read("apis.md");
+    let guide = GuideChapter::read("apis.md");
     let secrets = ["PETSTORE_KEY", "PASSWORD", "CRM_KEY", "CRM_SECRET"];
     let w = TestWorkspace::empty().config(guide.blocks("toml")[1]);
     w.write("petstore.yaml", store_description().to_string());

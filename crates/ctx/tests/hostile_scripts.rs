@@ -32,18 +32,18 @@ fn workspace(seconds: u32) -> TestWorkspace {
 }
 
 /// Two servers with different time limits: a terminating script must not time out beside seven endless ones.
-struct Servers {
+struct TestServers {
     hasty: TestServer,
     patient: TestServer,
 }
 
-impl Servers {
+impl TestServers {
     fn each(&self) -> [&TestServer; 2] {
         [&self.hasty, &self.patient]
     }
 
     /// The error message if a script did not end as expected.
-    fn complaint(&self, case: &Hostile) -> Option<String> {
+    fn violation(&self, case: &Hostile) -> Option<String> {
         let server = if case.is_endless() { &self.hasty } else { &self.patient };
         let reply = server.post("/tools/execute", &json!({ "script": case.source }));
         let fits = kinds(&reply).iter().any(|kind| case.is_met_by(Err(kind)))
@@ -96,7 +96,7 @@ fn watch(server: &TestServer, done: &AtomicBool) -> usize {
 }
 
 /// Runs scripts concurrently, while the health of both servers is polled.
-fn run(servers: &Servers, cases: &[&Hostile], at_once: usize) {
+fn run(servers: &TestServers, cases: &[&Hostile], at_once: usize) {
     let (done, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     let complaints: Vec<String> = thread::scope(|scope| {
         let watched = servers.each().map(|server| scope.spawn(|| watch(server, &done)));
@@ -104,7 +104,7 @@ fn run(servers: &Servers, cases: &[&Hostile], at_once: usize) {
             .map(|_| {
                 scope.spawn(|| {
                     let take = || cases.get(next.fetch_add(1, Ordering::SeqCst));
-                    std::iter::from_fn(take).filter_map(|case| servers.complaint(case)).collect::<Vec<_>>()
+                    std::iter::from_fn(take).filter_map(|case| servers.violation(case)).collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -121,7 +121,7 @@ fn run(servers: &Servers, cases: &[&Hostile], at_once: usize) {
 #[test]
 fn hostile_scripts_end_as_they_must_and_the_server_stays_as_it_was() {
     let (quick, slow) = (workspace(1), workspace(30));
-    let servers = Servers { hasty: quick.spawn_server(), patient: slow.spawn_server() };
+    let servers = TestServers { hasty: quick.spawn_server(), patient: slow.spawn_server() };
     for server in servers.each() {
         let warm = server.post("/tools/execute", &json!({"script": "return 1"}));
         assert_eq!((warm.status, &warm.body["result"]), (200, &json!(1)), "{:?}", warm.body);

@@ -42,8 +42,8 @@ fn log_in(w: &TestWorkspace) -> (Option<i32>, String) {
     assert!(page.contains("This window can be closed."), "{page}");
     w.remove("address");
     let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), without_secrets(String::from_utf8(said).unwrap()))
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code(), without_secrets(String::from_utf8(printed).unwrap()))
 }
 
 #[track_caller]
@@ -86,9 +86,9 @@ fn a_login_is_asked_for_made_and_taken_up_by_what_runs() {
     }
     assert_eq!(up.asked().len(), before, "a server that lets nobody in is not asked again");
 
-    let (code, said) = log_in(&w);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("✓ logged in; up has 2 tools"), "{said}");
+    let (code, printed) = log_in(&w);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("✓ logged in; up has 2 tools"), "{printed}");
     assert_eq!(execute(&server, "read").status, 200, "what runs takes a login up");
     let done = run(&w, "read").success();
     assert!(done.stdout.contains("read with"), "{}", done.stdout);
@@ -142,8 +142,8 @@ fn what_a_login_brings_is_shown_nowhere() {
     w.write("script.lua", "error(sdk.up.read{})");
     let failed = w.ctx("-v -v exec script.lua").code(1);
     without_secrets(failed.stdout);
-    let said = without_secrets(failed.stderr);
-    assert!(said.contains("read with ***"), "{said}");
+    let printed = without_secrets(failed.stderr);
+    assert!(printed.contains("read with ***"), "{printed}");
     without_secrets(w.ctx("config show").success().stdout);
     without_secrets(w.ctx("runs list --json").stdout);
     execute(&server, "read");
@@ -182,7 +182,7 @@ fn a_token_that_has_ended_is_renewed_once_for_all() {
 }
 
 #[test]
-fn what_was_not_granted_is_asked_for_in_another_login() {
+fn missing_scopes_are_requested_in_another_login() {
     let up = GuardedServer::start();
     let w = workspace(&up);
     log_in(&w);

@@ -50,26 +50,26 @@ fn workspace() -> TestWorkspace {
 }
 
 /// A response, possibly a stream.
-struct Answer {
+struct McpResponse {
     status: u16,
     session: Option<String>,
     lines: BufReader<TcpStream>,
 }
 
-impl Answer {
-    fn to(server: &TestServer, method: &str, headers: &[(&str, &str)], body: &str) -> Self {
+impl McpResponse {
+    fn send(server: &TestServer, method: &str, headers: &[(&str, &str)], body: &str) -> Self {
         let mut stream = server.connect();
         stream.write_all(server.head(method, "/mcp", headers, body.len()).as_bytes()).unwrap();
         stream.write_all(body.as_bytes()).unwrap();
-        let mut answer = Self { status: 0, session: None, lines: BufReader::new(stream) };
-        let first = answer.line().unwrap();
-        answer.status = first.split(' ').nth(1).unwrap().parse().unwrap();
-        while let Some(header) = answer.line().filter(|line| !line.is_empty()) {
+        let mut response = Self { status: 0, session: None, lines: BufReader::new(stream) };
+        let first = response.line().unwrap();
+        response.status = first.split(' ').nth(1).unwrap().parse().unwrap();
+        while let Some(header) = response.line().filter(|line| !line.is_empty()) {
             if let Some(id) = header.strip_prefix("mcp-session-id: ") {
-                answer.session = Some(id.to_owned());
+                response.session = Some(id.to_owned());
             }
         }
-        answer
+        response
     }
 
     fn line(&mut self) -> Option<String> {
@@ -90,7 +90,7 @@ impl Answer {
     }
 
     /// The next message with this method.
-    fn hears(&mut self, method: &str) -> Value {
+    fn wait_for_method(&mut self, method: &str) -> Value {
         loop {
             let message = self.next().unwrap_or_else(|| panic!("the answer ended before a {method}"));
             if message["method"] == method {
@@ -111,7 +111,7 @@ impl Answer {
 }
 
 /// A request of the stateless revision.
-fn newer(server: &TestServer, method: &str, mut params: Value) -> Answer {
+fn stateless_request(server: &TestServer, method: &str, mut params: Value) -> McpResponse {
     let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": NEWER,
@@ -128,56 +128,57 @@ fn newer(server: &TestServer, method: &str, mut params: Value) -> Answer {
     if !name.is_empty() {
         headers.push(("mcp-name", &name));
     }
-    Answer::to(server, "POST", &headers, &body)
+    McpResponse::send(server, "POST", &headers, &body)
 }
 
 /// A session of the older revision.
-struct Session<'a> {
+struct McpSession<'a> {
     server: &'a TestServer,
     id: String,
 }
 
-impl<'a> Session<'a> {
-    fn begin(server: &'a TestServer) -> Self {
+impl<'a> McpSession<'a> {
+    fn initialize(server: &'a TestServer) -> Self {
         let mut session = Self { server, id: String::new() };
         let params = json!({
             "protocolVersion": OLDER,
             "capabilities": {},
             "clientInfo": {"name": "older", "version": "1"},
         });
-        let begun =
+        let response =
             session.post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
-        session.id = begun.session.unwrap();
-        let told = session.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        assert_eq!(told.status, 202);
+        session.id = response.session.unwrap();
+        let initialized = session.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        assert_eq!(initialized.status, 202);
         session
     }
 
-    fn post(&self, body: &Value) -> Answer {
+    fn post(&self, body: &Value) -> McpResponse {
         let mut headers =
             vec![("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
         if !self.id.is_empty() {
             headers.extend([("mcp-session-id", self.id.as_str()), ("mcp-protocol-version", OLDER)]);
         }
-        Answer::to(self.server, "POST", &headers, &body.to_string())
+        McpResponse::send(self.server, "POST", &headers, &body.to_string())
     }
 
-    fn request(&self, id: i64, method: &str, params: Value) -> Answer {
+    fn request(&self, id: i64, method: &str, params: Value) -> McpResponse {
         self.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     }
 
-    fn listen(&self) -> Answer {
+    fn listen(&self) -> McpResponse {
         let headers = [
             ("accept", "text/event-stream"),
             ("mcp-session-id", self.id.as_str()),
             ("mcp-protocol-version", OLDER),
         ];
-        Answer::to(self.server, "GET", &headers, "")
+        McpResponse::send(self.server, "GET", &headers, "")
     }
 }
 
-fn is_well(server: &TestServer) {
-    let counted = newer(server, "tools/call", json!({"name": "count", "arguments": {"upto": 3}})).result();
+fn assert_calls_work(server: &TestServer) {
+    let counted =
+        stateless_request(server, "tools/call", json!({"name": "count", "arguments": {"upto": 3}})).result();
     assert_eq!(counted["structuredContent"], json!({"total": 3}));
 }
 
@@ -196,7 +197,7 @@ fn strangers_and_bodies_that_are_too_large_are_refused_and_others_are_served() {
     assert_eq!(ctx_testkit::Reply::read(&stream).status, 403);
     let large = "x".repeat(5 << 20);
     assert_eq!(server.send("POST", "/mcp", &[json], large.as_bytes()).status, 413);
-    is_well(&server);
+    assert_calls_work(&server);
     server.stop().success();
 }
 
@@ -204,51 +205,54 @@ fn strangers_and_bodies_that_are_too_large_are_refused_and_others_are_served() {
 fn a_script_is_cancelled_when_its_client_of_the_newest_revision_hangs_up() {
     let w = workspace();
     let server = w.spawn_server();
-    let mut answer = newer(&server, "tools/call", json!({"name": "endless", "arguments": {}}));
-    answer.hears("notifications/message");
-    drop(answer);
+    let mut response = stateless_request(&server, "tools/call", json!({"name": "endless", "arguments": {}}));
+    response.wait_for_method("notifications/message");
+    drop(response);
     wait_until("the run is recorded as cancelled", || {
         let runs = w.ctx("runs --json").success().json();
         let run = &runs["runs"][0];
         run["tool"] == "tools.endless" && run["outcome"]["code"] == "cancelled"
     });
-    is_well(&server);
+    assert_calls_work(&server);
     server.stop().success();
 }
 
 #[test]
-fn a_script_that_changes_is_told_to_clients_of_both_eras() {
+fn tool_changes_are_notified_to_clients_of_both_revisions() {
     let w = workspace();
     let server = w.spawn_server();
-    let session = Session::begin(&server);
+    let session = McpSession::initialize(&server);
     let mut older = session.listen();
     let wanted = json!({"notifications": {"toolsListChanged": true}});
-    let mut newer = newer(&server, "subscriptions/listen", wanted);
-    newer.hears("notifications/subscriptions/acknowledged");
+    let mut newer = stateless_request(&server, "subscriptions/listen", wanted);
+    newer.wait_for_method("notifications/subscriptions/acknowledged");
     w.write("tools/count.lua", COUNT.replace("\"Counts\"", "\"Counts anew\""));
-    older.hears("notifications/tools/list_changed");
-    newer.hears("notifications/tools/list_changed");
+    older.wait_for_method("notifications/tools/list_changed");
+    newer.wait_for_method("notifications/tools/list_changed");
     let listed = session.request(1, "tools/list", json!({})).result();
     assert!(listed.to_string().contains("Counts anew"), "{listed}");
     server.stop().success();
 }
 
 #[test]
-fn a_document_that_a_sync_changes_is_told_to_who_follows_it() {
+fn resource_updates_are_notified_to_subscribers() {
     let w = workspace();
     let server = w.spawn_server();
-    let session = Session::begin(&server);
+    let session = McpSession::initialize(&server);
     let mut older = session.listen();
     let listed = session.request(1, "resources/list", json!({})).result();
     let uri = listed["resources"][0]["uri"].clone();
     session.request(2, "resources/subscribe", json!({"uri": uri})).result();
-    let mut newer =
-        newer(&server, "subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [uri]}}));
-    newer.hears("notifications/subscriptions/acknowledged");
+    let mut newer = stateless_request(
+        &server,
+        "subscriptions/listen",
+        json!({"notifications": {"resourceSubscriptions": [uri]}}),
+    );
+    newer.wait_for_method("notifications/subscriptions/acknowledged");
     w.write("docs/deploy.md", "# Deploy\nPull the lever.\n");
     w.ctx("sync").success();
-    assert_eq!(older.hears("notifications/resources/updated")["params"]["uri"], uri);
-    assert_eq!(newer.hears("notifications/resources/updated")["params"]["uri"], uri);
+    assert_eq!(older.wait_for_method("notifications/resources/updated")["params"]["uri"], uri);
+    assert_eq!(newer.wait_for_method("notifications/resources/updated")["params"]["uri"], uri);
     let read = session.request(3, "resources/read", json!({"uri": uri})).result();
     assert!(read["contents"][0]["text"].as_str().unwrap().contains("lever"), "{read}");
     server.stop().success();
@@ -258,11 +262,11 @@ fn a_document_that_a_sync_changes_is_told_to_who_follows_it() {
 fn a_server_ends_while_streams_are_open() {
     let w = workspace();
     let server = w.spawn_server();
-    let session = Session::begin(&server);
+    let session = McpSession::initialize(&server);
     let mut older = session.listen();
     let wanted = json!({"notifications": {"toolsListChanged": true}});
-    let mut newer = newer(&server, "subscriptions/listen", wanted);
-    newer.hears("notifications/subscriptions/acknowledged");
+    let mut newer = stateless_request(&server, "subscriptions/listen", wanted);
+    newer.wait_for_method("notifications/subscriptions/acknowledged");
     let stopped = server.stop().success();
     assert!(!stopped.stderr.contains("cut off"), "{}", stopped.stderr);
     while older.next().is_some() {}
@@ -273,20 +277,23 @@ fn a_server_ends_while_streams_are_open() {
 fn a_script_is_shown_with_what_it_promises_and_its_failures_can_be_mended() {
     let w = workspace();
     let server = w.spawn_server();
-    let listed = newer(&server, "tools/list", json!({})).result();
+    let listed = stateless_request(&server, "tools/list", json!({})).result();
     let tools = listed["tools"].as_array().unwrap();
     let count = tools.iter().find(|tool| tool["name"] == "count").unwrap();
     assert_eq!(count["outputSchema"]["required"], json!(["total"]));
     assert_eq!(count["annotations"]["readOnlyHint"], true);
-    is_well(&server);
+    assert_calls_work(&server);
 
-    let failed = newer(&server, "tools/call", json!({"name": "count", "arguments": {"up_to": 3}})).result();
+    let failed =
+        stateless_request(&server, "tools/call", json!({"name": "count", "arguments": {"up_to": 3}}))
+            .result();
     assert_eq!(failed["isError"], true);
     assert!(failed["content"][0]["text"].as_str().unwrap().contains("upto"), "{failed}");
 
     let script = "log.warn('odd') print('noise') return 7";
     let executed =
-        newer(&server, "tools/call", json!({"name": "execute", "arguments": {"script": script}})).result();
+        stateless_request(&server, "tools/call", json!({"name": "execute", "arguments": {"script": script}}))
+            .result();
     let blocks = executed["content"].as_array().unwrap();
     assert_eq!(blocks[0]["text"], "7");
     assert!(blocks[1]["text"].as_str().unwrap().contains("odd"), "{executed}");
@@ -297,12 +304,12 @@ fn a_script_is_shown_with_what_it_promises_and_its_failures_can_be_mended() {
 fn the_hidden_provider_is_neither_listed_nor_called() {
     let w = workspace();
     let server = w.spawn_server();
-    let listed = newer(&server, "tools/list", json!({})).result().to_string();
+    let listed = stateless_request(&server, "tools/list", json!({})).result().to_string();
     assert!(!listed.contains("list_runs") && !listed.contains("admin"), "{listed}");
     for name in ["admin.list_runs", "admin__list_runs", "list_runs"] {
         let call = json!({"name": name, "arguments": {"limit": 1}});
-        let answer = newer(&server, "tools/call", call).next().unwrap().to_string();
-        assert!(!answer.contains("\"runs\"") && !answer.contains("did you mean"), "{answer}");
-        assert!(answer.contains("error") || answer.contains("isError"), "{answer}");
+        let response = stateless_request(&server, "tools/call", call).next().unwrap().to_string();
+        assert!(!response.contains("\"runs\"") && !response.contains("did you mean"), "{response}");
+        assert!(response.contains("error") || response.contains("isError"), "{response}");
     }
 }

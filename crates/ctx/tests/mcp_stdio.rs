@@ -33,7 +33,7 @@ fn workspace() -> TestWorkspace {
 }
 
 /// A client, with the server process that it has started.
-struct Client {
+struct StdioClient {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -45,7 +45,7 @@ fn spawn(workspace: &TestWorkspace) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-impl Client {
+impl StdioClient {
     fn start(workspace: &TestWorkspace) -> Self {
         let mut child = spawn(workspace);
         let stdout = child.stdout.take().unwrap();
@@ -60,7 +60,7 @@ impl Client {
     }
 
     /// An initialised client of the older revision.
-    fn begin(workspace: &TestWorkspace) -> Self {
+    fn start_initialized(workspace: &TestWorkspace) -> Self {
         let mut client = Self::start(workspace);
         client.initialize();
         client
@@ -73,7 +73,7 @@ impl Client {
             "clientInfo": {"name": "older", "version": "1"},
         });
         self.request(0, "initialize", params);
-        assert_eq!(self.answer(0)["result"]["protocolVersion"], OLDER);
+        assert_eq!(self.response(0)["result"]["protocolVersion"], OLDER);
         self.line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string());
     }
 
@@ -104,7 +104,7 @@ impl Client {
     }
 
     /// The response with this ID; skips other messages.
-    fn answer(&self, id: i64) -> Value {
+    fn response(&self, id: i64) -> Value {
         loop {
             let message = self.next().unwrap_or_else(|| panic!("the server ended before answer {id}"));
             if message["id"] == id {
@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Waits until a script logs this.
-    fn hears(&self, line: &str) {
+    fn wait_for_log(&self, line: &str) {
         while self.next().unwrap()["params"]["data"] != line {}
     }
 
@@ -132,7 +132,7 @@ impl Client {
     }
 
     /// Waits for a successful exit that leaves no worker; returns the stderr.
-    fn ends_well(mut self, workers: &[u32]) -> String {
+    fn wait_for_clean_exit(mut self, workers: &[u32]) -> String {
         let mut status = None;
         wait_until("the server has ended", || {
             status = self.child.try_wait().unwrap();
@@ -143,13 +143,13 @@ impl Client {
         wait_until("the workers have ended", || {
             workers.iter().all(|id| !fs::exists(format!("/proc/{id}")).unwrap())
         });
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        said
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        stderr
     }
 }
 
-impl Drop for Client {
+impl Drop for StdioClient {
     fn drop(&mut self) {
         // It may have ended already.
         self.child.kill().ok();
@@ -175,21 +175,21 @@ fn latest_run(workspace: &TestWorkspace) -> (String, String) {
 #[test]
 fn stdout_carries_messages_and_nothing_else() {
     let w = workspace();
-    let mut client = Client::begin(&w);
+    let mut client = StdioClient::start_initialized(&w);
     client.call(1, "loud");
-    client.hears("heard");
-    assert_eq!(client.answer(1)["result"]["content"][0]["text"], "done");
+    client.wait_for_log("heard");
+    assert_eq!(client.response(1)["result"]["content"][0]["text"], "done");
     client.request(2, "tools/call", json!({"name": "execute", "arguments": {"script": "print(1) return 2"}}));
-    assert_ne!(client.answer(2)["result"]["isError"], true);
+    assert_ne!(client.response(2)["result"]["isError"], true);
     drop(client.stdin.take());
-    let said = client.ends_well(&[]);
-    assert!(said.contains("broken"), "what went wrong at the start is told on stderr: {said}");
+    let stderr = client.wait_for_clean_exit(&[]);
+    assert!(stderr.contains("broken"), "what went wrong at the start is told on stderr: {stderr}");
 }
 
 #[test]
 fn lines_that_are_no_messages_do_no_harm() {
     let w = workspace();
-    let mut client = Client::start(&w);
+    let mut client = StdioClient::start(&w);
     for garbage in ["garbage", "{", "", "\u{0}\u{1}", "[]", "7", r#"{"jsonrpc":"2.0"}"#] {
         client.line(garbage);
     }
@@ -203,15 +203,15 @@ fn lines_that_are_no_messages_do_no_harm() {
     client.initialize();
     client.line("garbage");
     client.request(2, "tools/list", json!({}));
-    assert!(client.answer(2)["result"]["tools"].as_array().unwrap().len() > 2);
+    assert!(client.response(2)["result"]["tools"].as_array().unwrap().len() > 2);
     drop(client.stdin.take());
-    client.ends_well(&[]);
+    client.wait_for_clean_exit(&[]);
 }
 
 #[test]
 fn requests_that_are_piped_in_are_answered_before_the_end() {
     let w = workspace();
-    let mut client = Client::begin(&w);
+    let mut client = StdioClient::start_initialized(&w);
     client.request(1, "tools/list", json!({}));
     client.call(2, "loud");
     drop(client.stdin.take());
@@ -219,19 +219,19 @@ fn requests_that_are_piped_in_are_answered_before_the_end() {
         std::iter::from_fn(|| client.next()).filter_map(|it| it["id"].as_i64()).collect();
     answered.sort_unstable();
     assert_eq!(answered, [1, 2]);
-    client.ends_well(&[]);
+    client.wait_for_clean_exit(&[]);
 }
 
 #[test]
-fn a_client_that_leaves_during_a_call_takes_the_call_and_the_server_with_it() {
+fn a_client_that_disconnects_during_a_call_ends_the_call_and_the_server() {
     let w = workspace();
-    let mut client = Client::begin(&w);
+    let mut client = StdioClient::start_initialized(&w);
     client.call(1, "endless");
-    client.hears("begun");
+    client.wait_for_log("begun");
     let workers = client.workers();
     assert!(!workers.is_empty());
     drop(client.stdin.take());
-    client.ends_well(&workers);
+    client.wait_for_clean_exit(&workers);
     assert_eq!(latest_run(&w), ("tools.endless".to_owned(), "cancelled".to_owned()));
 }
 
@@ -243,12 +243,12 @@ fn a_client_that_does_not_read_can_leave_all_the_same() {
     let stdin = child.stdin.take().unwrap();
     // More responses than a pipe's buffer holds, and none is read.
     let (_, lines) = mpsc::channel();
-    let mut client = Client { child, stdin: Some(stdin), lines };
+    let mut client = StdioClient { child, stdin: Some(stdin), lines };
     for id in 0..200 {
         client.request(id, "tools/list", json!({"_meta": meta()}));
     }
     drop(client.stdin.take());
-    client.ends_well(&[]);
+    client.wait_for_clean_exit(&[]);
     drop(stdout);
 }
 
@@ -256,25 +256,25 @@ fn a_client_that_does_not_read_can_leave_all_the_same() {
 fn a_server_that_is_told_to_end_during_a_call_ends() {
     let w = workspace();
     for name in ["TERM", "INT"] {
-        let mut client = Client::begin(&w);
+        let mut client = StdioClient::start_initialized(&w);
         client.call(1, "endless");
-        client.hears("begun");
+        client.wait_for_log("begun");
         let workers = client.workers();
         signal(client.child.id(), name);
-        client.ends_well(&workers);
+        client.wait_for_clean_exit(&workers);
         assert_eq!(latest_run(&w), ("tools.endless".to_owned(), "cancelled".to_owned()), "SIG{name}");
     }
 }
 
 #[test]
-fn a_script_that_is_taken_back_ends_and_others_go_on() {
+fn a_cancelled_call_ends_and_others_continue() {
     let w = workspace();
-    let mut client = Client::begin(&w);
+    let mut client = StdioClient::start_initialized(&w);
     client.call(1, "endless");
-    client.hears("begun");
+    client.wait_for_log("begun");
     client.line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     client.call(2, "loud");
-    assert_eq!(client.answer(2)["result"]["content"][0]["text"], "done");
+    assert_eq!(client.response(2)["result"]["content"][0]["text"], "done");
     wait_until("the run is recorded as cancelled", || {
         let runs = w.ctx("runs --json").success().json();
         runs["runs"].as_array().unwrap().iter().any(|run| run["outcome"]["code"] == "cancelled")
@@ -284,29 +284,29 @@ fn a_script_that_is_taken_back_ends_and_others_go_on() {
 #[test]
 fn a_client_of_the_newest_revision_needs_no_beginning() {
     let w = workspace();
-    let mut client = Client::start(&w);
+    let mut client = StdioClient::start(&w);
     client.request(1, "tools/call", json!({"name": "loud", "arguments": {}, "_meta": meta()}));
-    let answer = client.answer(1);
-    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+    let response = client.response(1);
+    assert_eq!(response["result"]["resultType"], "complete", "{response}");
     client.request(2, "tools/call", json!({"name": "lowd", "arguments": {}, "_meta": meta()}));
-    assert!(client.answer(2)["error"]["message"].as_str().unwrap().contains("did you mean `loud`?"));
+    assert!(client.response(2)["error"]["message"].as_str().unwrap().contains("did you mean `loud`?"));
 }
 
 #[test]
 fn finding_and_calling_functions_costs_a_client_few_tokens() {
     let w = workspace();
-    let mut client = Client::start(&w);
+    let mut client = StdioClient::start(&w);
     let params = json!({
         "protocolVersion": OLDER,
         "capabilities": {},
         "clientInfo": {"name": "older", "version": "1"},
     });
     client.request(0, "initialize", params);
-    let begun = client.answer(0);
+    let begun = client.response(0);
     let instructions = begun["result"]["instructions"].as_str().unwrap();
     client.line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string());
     client.request(1, "tools/list", json!({}));
-    let listed = client.answer(1);
+    let listed = client.response(1);
     let surface = ["execute", "list_functions", "search_docs", "get_function_docs"];
     let is_surface = |tool: &&Value| surface.contains(&tool["name"].as_str().unwrap());
     let tools: Vec<String> = listed["result"]["tools"]
@@ -336,9 +336,9 @@ fn lists_of_types(schema: &Value) -> Vec<&Value> {
 #[test]
 fn schemas_of_our_own_tools_have_one_type_for_each_value_and_null_is_still_taken() {
     let w = workspace();
-    let mut client = Client::begin(&w);
+    let mut client = StdioClient::start_initialized(&w);
     client.request(1, "tools/list", json!({}));
-    let listed = client.answer(1);
+    let listed = client.response(1);
     let tools = listed["result"]["tools"].as_array().unwrap();
     assert!(tools.iter().any(|tool| tool["name"] == "search"), "{listed}");
     for tool in tools {
@@ -349,7 +349,7 @@ fn schemas_of_our_own_tools_have_one_type_for_each_value_and_null_is_still_taken
     let nulls = json!({"query": "x", "mode": null, "filters": {"source": null, "tags": null, "since": null}});
     for arguments in [nulls, json!({"query": "x", "filters": null})] {
         client.request(2, "tools/call", json!({"name": "search", "arguments": arguments}));
-        let result = client.answer(2)["result"].take();
+        let result = client.response(2)["result"].take();
         assert!(result["isError"] != true && result["structuredContent"]["results"].is_array(), "{result}");
     }
 }
@@ -357,14 +357,14 @@ fn schemas_of_our_own_tools_have_one_type_for_each_value_and_null_is_still_taken
 #[test]
 fn a_result_too_large_for_an_answer_is_read_in_parts() {
     let w = workspace();
-    let mut client = Client::begin(&w);
+    let mut client = StdioClient::start_initialized(&w);
     let execute = |script: &str| json!({"name": "execute", "arguments": {"script": script}});
     let script = "local list = {} for n = 1, 20000 do list[n] = { n = n } end return { list = list }";
     client.request(1, "tools/call", execute(script));
-    let answer = client.answer(1);
-    let kept = &answer["result"]["structuredContent"]["kept"];
-    assert_eq!(kept["shape"], "{ list: [ 20000 × { n: number } ] }", "{answer}");
-    assert!(answer.to_string().len() < 10_000, "{answer}");
+    let response = client.response(1);
+    let kept = &response["result"]["structuredContent"]["kept"];
+    assert_eq!(kept["shape"], "{ list: [ 20000 × { n: number } ] }", "{response}");
+    assert!(response.to_string().len() < 10_000, "{response}");
 
     let id = kept["id"].as_str().unwrap();
     client.request(
@@ -372,15 +372,15 @@ fn a_result_too_large_for_an_answer_is_read_in_parts() {
         "tools/call",
         execute(&format!("return sdk.ctx.result{{ id = '{id}', path = 'list[20000].n' }}")),
     );
-    assert_eq!(client.answer(2)["result"]["content"][0]["text"], "20000");
+    assert_eq!(client.response(2)["result"]["content"][0]["text"], "20000");
     client.request(3, "resources/read", json!({"uri": kept["uri"]}));
-    let contents = client.answer(3)["result"]["contents"][0].take();
+    let contents = client.response(3)["result"]["contents"][0].take();
     assert_eq!(contents["mimeType"], "application/json");
     assert!(contents["text"].as_str().unwrap().ends_with(r#"{"n":20000}]}"#));
     client.request(4, "resources/read", json!({"uri": "ctx://result/gone"}));
-    assert!(client.answer(4)["error"]["message"].as_str().unwrap().contains("no result is kept"));
+    assert!(client.response(4)["error"]["message"].as_str().unwrap().contains("no result is kept"));
     client.request(5, "tools/list", json!({}));
-    let listed = client.answer(5);
+    let listed = client.response(5);
     assert!(!listed.to_string().contains(r#""name":"result""#), "{listed}");
 
     // On the command line the result is printed in full.
@@ -391,15 +391,15 @@ fn a_result_too_large_for_an_answer_is_read_in_parts() {
 #[test]
 fn an_answer_tells_what_was_called_inside_also_when_it_failed() {
     let w = workspace();
-    let mut client = Client::begin(&w);
+    let mut client = StdioClient::start_initialized(&w);
     let execute = |script: &str| json!({"name": "execute", "arguments": {"script": script}});
     client.request(1, "tools/call", execute("local _ = sdk.tools.loud() .. sdk.tools.loud() return 7"));
-    let result = client.answer(1)["result"].take();
+    let result = client.response(1)["result"].take();
     // Two results `"done"` with quotes, minus the `7` that is returned.
     assert_eq!(result["_meta"], json!({"ctx/calls": 2, "ctx/bytes_kept": 11}), "{result}");
     client.request(2, "tools/call", execute("sdk.tools.loud() error('no')"));
-    let result = client.answer(2)["result"].take();
+    let result = client.response(2)["result"].take();
     assert_eq!((&result["isError"], &result["_meta"]["ctx/calls"]), (&json!(true), &json!(1)), "{result}");
     client.request(3, "tools/call", execute("return 7"));
-    assert_eq!(client.answer(3)["result"]["_meta"], Value::Null);
+    assert_eq!(client.response(3)["result"]["_meta"], Value::Null);
 }

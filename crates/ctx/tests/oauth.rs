@@ -11,14 +11,14 @@ use std::io::Write;
 const WRITE: &str = "tool = { name = \"write\", description = \"Writes\", parameters = {} }\n\
                      function tool.execute() return \"written\" end\n";
 
-struct Team {
+struct OAuthWorkspace {
     key: SigningKey,
     issuer: AuthorizationServer,
     workspace: TestWorkspace,
     server: TestServer,
 }
 
-impl Team {
+impl OAuthWorkspace {
     /// Requires `ctx:read` for all calls, `ctx:write` for the tool `write`, and `ctx:act` for agents.
     fn start(more: &str) -> Self {
         let key = SigningKey::new("ES256", "one");
@@ -69,39 +69,39 @@ system_prompt = "Be brief."
     }
 }
 
-fn needed(reply: &Reply) -> &str {
+fn required_scope(reply: &Reply) -> &str {
     let header = &reply.headers["www-authenticate"];
     assert!(header.contains("error=\"insufficient_scope\""), "{header}");
     header.split("scope=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap()
 }
 
 #[test]
-fn people_call_what_they_were_granted() {
-    let team = Team::start("");
+fn callers_can_call_what_their_scopes_allow() {
+    let team = OAuthWorkspace::start("");
     let (reader, writer) = (team.token("ctx:read"), team.token("ctx:read ctx:write"));
     let query = json!({"query": "button"});
     assert_eq!(team.post(&reader, "/tools/search", &query).found(), ["deploy.md"]);
     let refused = team.post(&reader, "/tools/write", &json!({}));
-    assert_eq!((refused.status, needed(&refused)), (403, "ctx:write"));
+    assert_eq!((refused.status, required_scope(&refused)), (403, "ctx:write"));
     assert_eq!(
         refused.body["error"]["message"],
         "tools.write is not allowed: the caller lacks the scope `ctx:write`"
     );
     assert_eq!(team.post(&writer, "/tools/write", &json!({})).body, json!({"result": "written"}));
     let refused = team.post(&reader, "/tools/sources", &json!({}));
-    assert_eq!((refused.status, needed(&refused)), (403, "ctx:list ctx:read"));
+    assert_eq!((refused.status, required_scope(&refused)), (403, "ctx:list ctx:read"));
     let refused = team.post(&writer, "/agents/editor/prompt", &json!({}));
-    assert_eq!((refused.status, needed(&refused)), (403, "ctx:act"));
+    assert_eq!((refused.status, required_scope(&refused)), (403, "ctx:act"));
     let actor = team.token("ctx:act ctx:read");
     assert_eq!(team.post(&actor, "/agents/editor/prompt", &json!({})).body["system"], "Be brief.");
     let refused = team.post(&team.token("ctx:write"), "/tools/search", &query);
-    assert_eq!((refused.status, needed(&refused)), (403, "ctx:read"));
+    assert_eq!((refused.status, required_scope(&refused)), (403, "ctx:read"));
     assert_eq!(team.server.post("/tools/search", &query).status, 401);
 }
 
 #[test]
-fn mcp_clients_are_told_what_more_they_need() {
-    let team = Team::start("");
+fn mcp_clients_are_told_which_scopes_are_missing() {
+    let team = OAuthWorkspace::start("");
     let (reader, writer) = (team.token("ctx:read"), team.token("ctx:read ctx:write"));
     let call = |token: &str, tool: &str, arguments: Value| {
         let meta = json!({
@@ -121,7 +121,7 @@ fn mcp_clients_are_told_what_more_they_need() {
         team.server.send("POST", "/mcp", &headers, body.to_string().as_bytes())
     };
     let refused = call(&reader, "write", json!({}));
-    assert_eq!((refused.status, needed(&refused)), (403, "ctx:write"));
+    assert_eq!((refused.status, required_scope(&refused)), (403, "ctx:write"));
     let text = |reply: &Reply| reply.body["result"]["content"][0]["text"].as_str().unwrap().to_owned();
     assert_eq!(text(&call(&writer, "write", json!({}))), "written");
     let around = call(&reader, "execute", json!({"script": "return sdk.tools.write{}"}));
@@ -132,7 +132,7 @@ fn mcp_clients_are_told_what_more_they_need() {
 
 #[test]
 fn a_script_gets_no_further_than_who_sent_it() {
-    let team = Team::start("");
+    let team = OAuthWorkspace::start("");
     let (reader, writer) = (team.token("ctx:read"), team.token("ctx:read ctx:write"));
     let found = team.execute(&reader, "return #context.search('button')");
     assert_eq!((found.status, &found.body["result"]), (200, &json!(1)));
@@ -148,16 +148,16 @@ fn a_script_gets_no_further_than_who_sent_it() {
 }
 
 #[test]
-fn whoever_sits_at_the_machine_needs_no_token() {
-    let team = Team::start("");
+fn local_commands_need_no_token() {
+    let team = OAuthWorkspace::start("");
     team.workspace.write("script.luau", "return { sdk.tools.write{}, #context.search('button') }");
     let ran = team.workspace.ctx("exec script.luau").success();
     assert_eq!(ran.json(), json!(["written", 1]));
 }
 
 #[test]
-fn the_servers_own_token_may_everything() {
-    let team = Team::start("token = \"${CTX_TOKEN:-correct-horse}\"");
+fn the_static_token_has_every_scope() {
+    let team = OAuthWorkspace::start("token = \"${CTX_TOKEN:-correct-horse}\"");
     assert_eq!(team.execute("correct-horse", "return sdk.tools.write{}").body["result"], "written");
     assert_eq!(team.post("correct-horsf", "/tools/write", &json!({})).status, 401);
     assert_eq!(team.post(&team.token("ctx:read"), "/tools/search", &json!({"query": "button"})).status, 200);
@@ -165,7 +165,7 @@ fn the_servers_own_token_may_everything() {
 
 #[test]
 fn clients_learn_where_tokens_come_from() {
-    let team = Team::start("");
+    let team = OAuthWorkspace::start("");
     let reply = team.server.get("/.well-known/oauth-protected-resource/mcp");
     let resource = format!("http://{}/mcp", team.server.address());
     assert_eq!(reply.body["resource"], resource);
@@ -174,8 +174,8 @@ fn clients_learn_where_tokens_come_from() {
     let place = format!("http://{}/.well-known/oauth-protected-resource/mcp", team.server.address());
     let challenge = &team.server.get("/tools/list").headers["www-authenticate"];
     assert_eq!(*challenge, format!("Bearer resource_metadata=\"{place}\", scope=\"ctx:read\""));
-    let said = team.server.stop().success();
-    assert!(!said.stderr.contains("warning:"), "{}", said.stderr);
+    let outcome = team.server.stop().success();
+    assert!(!outcome.stderr.contains("warning:"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use crate::apis::Client;
+use crate::apis::StdioSession;
 use ctx_testkit::{TestServer, TestWorkspace, wait_until};
 use serde_json::{Value, json};
 
@@ -252,7 +252,7 @@ fn embedding_chunking_and_limits_change_while_serving() {
 #[test]
 fn a_tool_that_is_made_while_serving_over_stdio_can_be_called() {
     let w = workspace();
-    let mut client = Client::start(&w, &["serve", "mcp", "--stdio"]);
+    let mut client = StdioSession::start(&w, &["serve", "mcp", "--stdio"]);
     let mut greet = || client.call(json!({"name": "greet", "arguments": {}}));
     assert_ne!(greet()["structuredContent"], json!("hello"));
     edit(&w, GREET);

@@ -150,7 +150,7 @@ fn a_broken_script_is_told_and_stops_nobody() {
         assert_eq!(server.post(&format!("/tools/{name}"), &json!({})).status, 404, "{name}");
     }
     assert!(server.post("/tools/search", &json!({"query": "button"})).body["results"].is_array());
-    let said = server.stop().success().stderr;
+    let stderr = server.stop().success().stderr;
     let doctor = w.ctx("doctor --json").code(1).json();
     let listed = w.ctx("tool list --json").success().json();
     for (section, reason) in [
@@ -160,8 +160,8 @@ fn a_broken_script_is_told_and_stops_nobody() {
         ("search", "built in"),
     ] {
         let line =
-            said.lines().find(|line| line.contains(&format!("[tools.script.{section}] is left out: ")));
-        assert!(line.is_some_and(|line| line.contains(reason)), "{section}: {said}");
+            stderr.lines().find(|line| line.contains(&format!("[tools.script.{section}] is left out: ")));
+        assert!(line.is_some_and(|line| line.contains(reason)), "{section}: {stderr}");
         let failed =
             |check: &Value| check["name"] == format!("tools.script.{section}") && check["ok"] == false;
         assert!(doctor["checks"].as_array().unwrap().iter().any(failed), "{section}: {doctor}");

@@ -28,7 +28,7 @@ fn with_secrets(globs: &str) -> TestWorkspace {
     w
 }
 
-fn found(w: &TestWorkspace) -> Vec<String> {
+fn indexed_files(w: &TestWorkspace) -> Vec<String> {
     let mut found = w.ctx("search zebra7 --json --limit 50").success().found();
     found.sort();
     found
@@ -40,7 +40,7 @@ fn no_source_indexes_secret_files_whatever_its_globs_say() {
         let w = with_secrets(globs);
         let synced = w.ctx("sync").success();
         let example = [".env.example", ".env.example", "credentials/rotation.md", "credentials/rotation.md"];
-        assert_eq!(found(&w), example, "{}", synced.stdout);
+        assert_eq!(indexed_files(&w), example, "{}", synced.stdout);
         // A hidden folder is not walked, but all paths of a repository are listed.
         synced
             .answers("filesystem:files: 2 added, 5 secret files left out")
@@ -57,14 +57,14 @@ fn a_secret_file_that_was_indexed_disappears_and_one_that_is_named_stays() {
     expected.push("credentials/rotation.md");
     let mut both = [expected.clone(), expected].concat();
     both.sort_unstable();
-    assert_eq!(found(&named), both);
+    assert_eq!(indexed_files(&named), both);
     // Simulates documents that were indexed under older rules.
     named.write(
         "ctx.toml",
         named.read("ctx.toml").replace("include_sensitive_globs", "# include_sensitive_globs"),
     );
     named.ctx("sync").success().answers("3 deleted");
-    assert_eq!(found(&named).len(), 4);
+    assert_eq!(indexed_files(&named).len(), 4);
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn a_secret_file_disappears_even_if_not_everything_can_be_listed() {
         .file("docs/locked/a.md", "zebra7")
         .unprivileged();
     w.ctx("sync").success();
-    assert_eq!(found(&w), ["gone.md", "locked/a.md", "server.pem"]);
+    assert_eq!(indexed_files(&w), ["gone.md", "locked/a.md", "server.pem"]);
     w.write("ctx.toml", w.read("ctx.toml").replace("include_sensitive_globs", "# include_sensitive_globs"));
     w.mode("docs/locked", 0o000);
     w.remove("docs/gone.md");
     w.ctx("sync").success().answers("1 deleted");
-    assert_eq!(found(&w), ["gone.md", "locked/a.md"]);
+    assert_eq!(indexed_files(&w), ["gone.md", "locked/a.md"]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_symbolic_link_does_not_rename_a_secret_file() {
         .file("docs/real.txt", "zebra7");
     w.shell("cd docs && ln -s .env notes.txt && ln -s .ssh pages && ln -s real.txt linked.txt").success();
     w.ctx("sync").success().answers("3 secret files left out");
-    assert_eq!(found(&w), ["linked.txt", "real.txt"]);
+    assert_eq!(indexed_files(&w), ["linked.txt", "real.txt"]);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_new_workspace_counts_secret_files_and_reads_example_environments() {
          (`include_sensitive_globs` decides)",
     );
     w.ctx("sync").success();
-    assert_eq!(found(&w), [".env.example", "notes.md"]);
+    assert_eq!(indexed_files(&w), [".env.example", "notes.md"]);
     let only = TestWorkspace::empty().file("notes.md", "x").file("id_rsa", "x");
     only.ctx("init").success().answers("\nnot indexed: 1 secret file (`include_sensitive_globs` decides)\n");
 }
@@ -131,9 +131,9 @@ fn a_clone_cannot_have_the_users_secret_files_indexed() {
         .file(".env", "TOKEN=zebra7")
         .untrusted();
     w.ctx("sync").code(1).says("is not trusted");
-    assert_eq!(found(&w), Vec::<String>::new());
+    assert_eq!(indexed_files(&w), Vec::<String>::new());
     w.ctx("sync --trust").success();
-    assert_eq!(found(&w), [".env"]);
+    assert_eq!(indexed_files(&w), [".env"]);
 }
 
 /// A PEM private key, assembled here so that this file does not contain one.
@@ -168,7 +168,7 @@ fn a_private_key_in_a_text_file_is_not_indexed() {
         .success()
         .answers(&format!("files: {left_out}"))
         .answers(&format!("repository: {left_out}"));
-    assert_eq!(found(&w), ["keys.md", "keys.md"]);
+    assert_eq!(indexed_files(&w), ["keys.md", "keys.md"]);
     w.ctx("sync").success().answers("files: 1 unchanged, 2 secret files left out");
     // A page that contains a key is removed from the index.
     w.write("files/keys.md", format!("zebra7\n{}", private_key()));
@@ -186,8 +186,8 @@ fn a_file_with_a_private_key_is_indexed_where_it_is_named_and_only_as_long() {
     let named = with_key_in_a_text_file(globs);
     w.write("ctx.toml", named.read("ctx.toml"));
     w.ctx("sync").success().answers("1 added, 1 unchanged, 1 secret file left out");
-    assert_eq!(found(&w), ["deploy.txt", "deploy.txt", "keys.md", "keys.md"]);
+    assert_eq!(indexed_files(&w), ["deploy.txt", "deploy.txt", "keys.md", "keys.md"]);
     w.write("ctx.toml", config);
     w.ctx("sync").success().answers("1 deleted, 1 unchanged, 2 secret files left out");
-    assert_eq!(found(&w), ["keys.md", "keys.md"]);
+    assert_eq!(indexed_files(&w), ["keys.md", "keys.md"]);
 }

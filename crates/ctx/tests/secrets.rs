@@ -74,7 +74,7 @@ fn streamed(server: &TestServer, arguments: &Value) -> String {
 }
 
 #[track_caller]
-fn keeps(text: &str) {
+fn assert_masked(text: &str) {
     assert!(!text.contains(SECRET) && !text.contains("swordfish"), "{text}");
 }
 
@@ -91,34 +91,34 @@ fn a_secret_is_masked_in_errors_logs_and_runs() {
         let reply = server.post("/tools/leak", &json!({ "how": how }));
         let message = reply.body["error"]["message"].as_str().unwrap();
         assert_eq!((reply.status, message.contains(part)), (500, true), "{how}: {message}");
-        keeps(&reply.body.to_string());
+        assert_masked(&reply.body.to_string());
         let events = streamed(&server, &json!({ "how": how }));
         assert!(events.contains("event: error") && events.contains(part), "{events}");
-        keeps(&events);
+        assert_masked(&events);
     }
     let logged = server.post("/tools/leak", &json!({"how": "log", "note": SECRET}));
     assert_eq!(logged.status, 200);
-    keeps(&logged.body.to_string());
+    assert_masked(&logged.body.to_string());
     let failed = server.post("/tools/leak", &json!({"how": "error"}));
     assert_eq!(failed.body["logs"][0]["message"], "sending ***");
     let events = streamed(&server, &json!({"how": "log"}));
     assert!(events.contains("half of ***") && events.contains("sending ***"), "{events}");
-    keeps(&events);
+    assert_masked(&events);
     // The result of a tool is never changed.
     let answered = server.post("/tools/leak", &json!({"how": "answer", "note": SECRET}));
     assert_eq!(answered.body["result"], json!({"token": SECRET, "note": SECRET}));
 
-    let said = server.stop().success();
-    assert!(said.stderr.contains("sending ***"), "{}", said.stderr);
-    keeps(&said.stderr);
+    let outcome = server.stop().success();
+    assert!(outcome.stderr.contains("sending ***"), "{}", outcome.stderr);
+    assert_masked(&outcome.stderr);
     let runs = w.ctx("runs --json").success();
     assert!(runs.stdout.contains("refused with ***"), "{}", runs.stdout);
-    keeps(&runs.stdout);
+    assert_masked(&runs.stdout);
     for run in runs.json()["runs"].as_array().unwrap() {
         let shown = w.ctx_args(["runs", run["id"].as_str().unwrap(), "--json"]).success();
-        keeps(&shown.stdout);
+        assert_masked(&shown.stdout);
     }
-    keeps(&w.ctx("runs").success().stdout);
+    assert_masked(&w.ctx("runs").success().stdout);
     for entry in std::fs::read_dir(w.data("")).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_file() {
             let kept = std::fs::read(entry.path()).unwrap();
@@ -133,25 +133,25 @@ fn a_secret_is_masked_where_scripts_are_tried_and_synced() {
     let w = leaky();
     let tested = w.ctx("tool test leak.lua --param how=error").code(1);
     assert!(tested.stdout.contains("refused with ***"), "{}", tested.stdout);
-    keeps(&(tested.stdout + &tested.stderr));
+    assert_masked(&(tested.stdout + &tested.stderr));
     let logged = w.ctx("tool test leak.lua --param how=log").success().says("sending ***");
-    keeps(&(logged.stdout + &logged.stderr));
+    assert_masked(&(logged.stdout + &logged.stderr));
     w.write("script.luau", "return sdk.tools.leak{ how = 'error' }");
     let executed = w.ctx("exec script.luau").code(1).says("refused with ***");
-    keeps(&(executed.stdout + &executed.stderr));
+    assert_masked(&(executed.stdout + &executed.stderr));
 
     let synced = w.ctx("-v sync").code(1).says("leaky.lua:7: refused with ***");
-    keeps(&(synced.stdout + &synced.stderr));
+    assert_masked(&(synced.stdout + &synced.stderr));
     let scanned = w.ctx("connector test leaky.lua").code(1);
     assert!(scanned.stdout.contains("refused with ***"), "{}", scanned.stdout);
-    keeps(&(scanned.stdout + &scanned.stderr));
+    assert_masked(&(scanned.stdout + &scanned.stderr));
     for command in ["sources", "sources --json", "doctor", "config show", "tool list --json", "stats --json"]
     {
         let told = w.ctx(command);
-        keeps(&(told.stdout + &told.stderr));
+        assert_masked(&(told.stdout + &told.stderr));
     }
 
     w.write("leak.lua", "error('loaded with ' .. env.get('API_TOKEN'))");
     let listed = w.ctx("tool list").success().says("[tools.script.leak] is left out: ");
-    keeps(&(listed.stdout + &listed.stderr));
+    assert_masked(&(listed.stdout + &listed.stderr));
 }

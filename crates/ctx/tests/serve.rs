@@ -139,8 +139,8 @@ fn a_token_is_needed_for_everything_but_health() {
     assert_eq!(with("Bearer correct-horse-battery"), 200);
     assert_eq!(with("Bearer correct-horse-batterx"), 401);
     assert_eq!(with("Bearer "), 401);
-    let said = server.stop().success();
-    assert!(!said.stderr.contains("correct-horse"), "{}", said.stderr);
+    let outcome = server.stop().success();
+    assert!(!outcome.stderr.contains("correct-horse"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -266,7 +266,7 @@ fn an_index_that_cannot_be_written_still_answers() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_a_failure_and_talk_that_cannot_is_not() {
+fn unwritable_stdout_is_a_failure_and_unwritable_stderr_is_not() {
     let w = synced();
     for command in ["search harbour", "export", "stats", "completions bash"] {
         let outcome = w.shell(&format!("ctx {command} >/dev/full"));

@@ -22,9 +22,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const WORDS: [&str; 8] = ["harbour", "anchor", "lighthouse", "chain", "pilot", "tide", "cargo", "buoy"];
 
 /// A pseudo-random generator with a fixed sequence.
-struct Random(u64);
+struct SeededRandom(u64);
 
-impl Random {
+impl SeededRandom {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-fn write_note(w: &TestWorkspace, random: &mut Random, number: u64) {
+fn write_note(w: &TestWorkspace, random: &mut SeededRandom, number: u64) {
     let words: Vec<&str> = (0..40).map(|_| WORDS[random.below(8) as usize]).collect();
     w.write(
         &format!("docs/{}/note-{number}.md", number % 7),
@@ -42,7 +42,7 @@ fn write_note(w: &TestWorkspace, random: &mut Random, number: u64) {
 }
 
 /// Adds, changes and deletes a few files.
-fn mutate(w: &TestWorkspace, random: &mut Random) {
+fn mutate(w: &TestWorkspace, random: &mut SeededRandom) {
     for _ in 0..20 {
         let number = random.below(FILES + 100);
         if random.below(4) == 0 {
@@ -57,25 +57,25 @@ fn mutate(w: &TestWorkspace, random: &mut Random) {
 /// All stored documents, without paths and times.
 fn exported(w: &TestWorkspace) -> Vec<Value> {
     let mut documents = w.ctx("export").success().json()["documents"].as_array().unwrap().clone();
-    documents.iter_mut().for_each(forget_place_and_time);
+    documents.iter_mut().for_each(remove_location_and_time);
     documents
 }
 
 /// The documents found, without scores: the index counts the words of deleted documents until segments are
 /// merged, so scores depend on history.
-fn answers(w: &TestWorkspace, query: &str) -> Vec<Value> {
+fn search_results(w: &TestWorkspace, query: &str) -> Vec<Value> {
     let answer =
         w.ctx_args(["search", query, "--mode", "keyword", "--limit", "100", "--json"]).success().json();
     let mut hits = answer["results"].as_array().unwrap().clone();
     assert!(hits.len() < 100, "{query} finds more than can be compared");
-    hits.iter_mut().for_each(forget_place_and_time);
+    hits.iter_mut().for_each(remove_location_and_time);
     hits.iter_mut().for_each(|hit| hit["score"] = Value::Null);
     hits.sort_by_key(|hit| hit["id"].to_string());
     hits
 }
 
 /// The semantic search results with scores: vectors do not depend on history.
-fn meanings(w: &TestWorkspace, query: &str) -> Vec<Value> {
+fn semantic_results(w: &TestWorkspace, query: &str) -> Vec<Value> {
     let answer =
         w.ctx_args(["search", query, "--mode", "semantic", "--limit", "20", "--json"]).success().json();
     let hits = answer["results"].as_array().unwrap().iter();
@@ -92,7 +92,7 @@ fn assert_whole(w: &TestWorkspace) {
 }
 
 /// A workspace with this model and this number of notes.
-fn notes(model: &str, count: u64, random: &mut Random) -> TestWorkspace {
+fn notes(model: &str, count: u64, random: &mut SeededRandom) -> TestWorkspace {
     let w = TestWorkspace::new().config(&format!(
         "[connectors.filesystem.docs]\nroot = \"docs\"\n[embedding]\nmodel = \"{model}\"\n"
     ));
@@ -101,7 +101,7 @@ fn notes(model: &str, count: u64, random: &mut Random) -> TestWorkspace {
 }
 
 /// Kills a command at a random moment; returns whether it was still running.
-fn killed(w: &TestWorkspace, command: &[&str], usual: Duration, random: &mut Random) -> bool {
+fn kill_during(w: &TestWorkspace, command: &[&str], usual: Duration, random: &mut SeededRandom) -> bool {
     let mut child = w.command(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let started = Instant::now();
     let moment = usual.mul_f64(random.below(1_000) as f64 / 1_000.0) + Duration::from_millis(1);
@@ -117,14 +117,14 @@ fn killed(w: &TestWorkspace, command: &[&str], usual: Duration, random: &mut Ran
     child.wait().unwrap().signal() == Some(SIGKILL)
 }
 
-fn forget_place_and_time(value: &mut Value) {
+fn remove_location_and_time(value: &mut Value) {
     for key in ["source_url", "created_at", "updated_at"] {
         value.as_object_mut().unwrap().remove(key);
     }
 }
 
 /// The duration of a sync with a few changes.
-fn usual_duration(w: &TestWorkspace, random: &mut Random) -> Duration {
+fn usual_duration(w: &TestWorkspace, random: &mut SeededRandom) -> Duration {
     let copy = TestWorkspace::copy_of(w.root());
     copy.ctx("sync").success();
     mutate(&copy, random);
@@ -135,14 +135,14 @@ fn usual_duration(w: &TestWorkspace, random: &mut Random) -> Duration {
 
 #[test]
 fn a_sync_that_is_killed_again_and_again_ends_where_an_undisturbed_one_does() {
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut random = SeededRandom(0x2545_f491_4f6c_dd1d);
     let w = notes("fast", FILES, &mut random);
     let usual = usual_duration(&w, &mut random);
 
     let mut kills = 0;
     for _ in 0..ATTEMPTS_MAX {
         mutate(&w, &mut random);
-        kills += usize::from(killed(&w, &["sync"], usual, &mut random));
+        kills += usize::from(kill_during(&w, &["sync"], usual, &mut random));
         let stats = w.ctx("stats --json").success();
         assert_eq!(stats.stderr, "", "after {kills} kills");
         if kills == KILLS {
@@ -156,16 +156,16 @@ fn a_sync_that_is_killed_again_and_again_ends_where_an_undisturbed_one_does() {
     fresh.ctx("sync").success();
     assert_eq!(exported(&w), exported(&fresh));
     for query in ["crew7", "crew0 crew19", "crew3", "zeppelin"] {
-        assert_eq!(answers(&w, query), answers(&fresh, query), "{query}");
-        assert_eq!(meanings(&w, query), meanings(&fresh, query), "{query}");
+        assert_eq!(search_results(&w, query), search_results(&fresh, query), "{query}");
+        assert_eq!(semantic_results(&w, query), semantic_results(&fresh, query), "{query}");
     }
     assert_whole(&w);
     w.ctx("doctor").success();
 }
 
 #[test]
-fn vectors_that_are_killed_while_they_are_made_are_made_all_the_same() {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+fn an_embedding_run_that_is_killed_again_and_again_completes() {
+    let mut random = SeededRandom(0x9e37_79b9_7f4a_7c15);
     let w = notes("best", REBUILD_FILES, &mut random);
     w.ctx("sync").success();
     let fresh = TestWorkspace::copy_of(w.root());
@@ -176,7 +176,7 @@ fn vectors_that_are_killed_while_they_are_made_are_made_all_the_same() {
     let mut kills = 0;
     for round in 0..ATTEMPTS_MAX {
         let command = if round % 2 == 0 { ["embed", "rebuild"] } else { ["embed", "pending"] };
-        kills += usize::from(killed(&w, &command, usual, &mut random));
+        kills += usize::from(kill_during(&w, &command, usual, &mut random));
         assert_eq!(w.ctx("search crew7 --json").success().stderr, "", "after {kills} kills");
         if kills == REBUILD_KILLS {
             break;
@@ -188,7 +188,7 @@ fn vectors_that_are_killed_while_they_are_made_are_made_all_the_same() {
     fresh.ctx("sync").success();
     fresh.ctx("embed pending").success();
     for query in ["crew7", "a ship in the harbour"] {
-        assert_eq!(meanings(&w, query), meanings(&fresh, query), "{query}");
+        assert_eq!(semantic_results(&w, query), semantic_results(&fresh, query), "{query}");
     }
     assert_whole(&w);
     w.ctx("doctor").success();

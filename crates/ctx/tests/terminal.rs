@@ -106,15 +106,15 @@ fn errors_and_states_have_colour() {
 #[test]
 fn the_log_looks_like_everything_else_that_is_said() {
     let w = TestWorkspace::new().bytes("docs/broken.pdf", b"%PDF-1.4 and nothing more");
-    let said = w.ctx("-v sync --color always").success().stderr;
+    let stderr = w.ctx("-v sync --color always").success().stderr;
     let (debug, warning) = ("\u{1b}[2mdebug:\u{1b}[0m ", "\u{1b}[1m\u{1b}[33mwarning:\u{1b}[0m ");
-    assert!(said.lines().any(|line| line.starts_with(debug)), "{said:?}");
-    assert!(said.lines().any(|line| line.starts_with(warning)), "{said:?}");
-    let said = w.ctx("-v sync --full").success().stderr;
-    let mut lines: Vec<&str> = said.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert!(stderr.lines().any(|line| line.starts_with(debug)), "{stderr:?}");
+    assert!(stderr.lines().any(|line| line.starts_with(warning)), "{stderr:?}");
+    let stderr = w.ctx("-v sync --full").success().stderr;
+    let mut lines: Vec<&str> = stderr.lines().map(|line| line.split(": ").next().unwrap()).collect();
     lines.sort_unstable();
     lines.dedup();
-    assert_eq!(lines, ["debug", "warning"], "{said}");
+    assert_eq!(lines, ["debug", "warning"], "{stderr}");
 }
 
 /// The single line of JSON that an error prints.

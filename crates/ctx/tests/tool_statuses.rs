@@ -32,12 +32,12 @@ fn with_script(last: &str, config: &str) -> TestWorkspace {
 }
 
 /// Status, code and message of an error.
-fn told(reply: &Reply) -> (u16, &str, &str) {
+fn status_and_error(reply: &Reply) -> (u16, &str, &str) {
     (reply.status, reply.error_code(), reply.body["error"]["message"].as_str().unwrap())
 }
 
 /// The response to a call of a tool with this line.
-fn answer(last: &str, config: &str, arguments: &Value) -> Reply {
+fn call_with_script(last: &str, config: &str, arguments: &Value) -> Reply {
     let w = with_script(last, config);
     let server = w.spawn_server();
     let reply = server.post("/tools/x", arguments);
@@ -47,13 +47,13 @@ fn answer(last: &str, config: &str, arguments: &Value) -> Reply {
 
 #[test]
 fn a_result_is_200() {
-    let reply = answer("return { title = params.title }", "", &json!({"title": "a"}));
+    let reply = call_with_script("return { title = params.title }", "", &json!({"title": "a"}));
     assert_eq!((reply.status, reply.body), (200, json!({"result": {"title": "a"}})));
 }
 
 #[test]
 fn a_failure_that_the_script_dealt_with_is_200() {
-    let reply = answer("return { error = 'no such project' }", "", &json!({"title": "a"}));
+    let reply = call_with_script("return { error = 'no such project' }", "", &json!({"title": "a"}));
     assert_eq!((reply.status, reply.body), (200, json!({"result": {"error": "no such project"}})));
 }
 
@@ -62,9 +62,9 @@ fn arguments_that_do_not_fit_are_400() {
     let w = with_script("return 1", "");
     let server = w.spawn_server();
     let missing = server.post("/tools/x", &json!({}));
-    assert_eq!(told(&missing), (400, "bad_request", "missing required parameter: title"));
+    assert_eq!(status_and_error(&missing), (400, "bad_request", "missing required parameter: title"));
     let wrong = server.post("/tools/x", &json!({"title": 7}));
-    assert_eq!(told(&wrong).0, 400);
+    assert_eq!(status_and_error(&wrong).0, 400);
     for body in ["", "[]", "{", "\"text\""] {
         let reply = server.send("POST", "/tools/x", &[("content-type", "application/json")], body.as_bytes());
         assert_eq!((reply.status, reply.error_code()), (400, "bad_request"), "{body}: {:?}", reply.body);
@@ -77,32 +77,35 @@ fn a_tool_that_is_not_there_is_404() {
     let w = with_script("return 1", "");
     let server = w.spawn_server();
     let reply = server.post("/tools/foo", &json!({}));
-    assert_eq!(told(&reply), (404, "not_found", "no tool registered with name: foo"));
+    assert_eq!(status_and_error(&reply), (404, "not_found", "no tool registered with name: foo"));
     server.stop().success();
 }
 
 #[test]
 fn time_that_is_over_is_408() {
     let spin = "while true do pcall(function() while true do end end) end";
-    let reply = answer(spin, "timeout = 2\n", &json!({"title": "a"}));
-    assert_eq!(told(&reply), (408, "timeout", "tool 'x' timed out after 2 seconds"));
-    let reply = answer("sleep(60)", "timeout = 2\n", &json!({"title": "a"}));
-    assert_eq!(told(&reply), (408, "timeout", "tool 'x' timed out after 2 seconds"));
+    let reply = call_with_script(spin, "timeout = 2\n", &json!({"title": "a"}));
+    assert_eq!(status_and_error(&reply), (408, "timeout", "tool 'x' timed out after 2 seconds"));
+    let reply = call_with_script("sleep(60)", "timeout = 2\n", &json!({"title": "a"}));
+    assert_eq!(status_and_error(&reply), (408, "timeout", "tool 'x' timed out after 2 seconds"));
 }
 
 #[test]
 fn an_error_of_the_script_is_500_with_its_line() {
-    let reply = answer("return params.missing.b", "", &json!({"title": "a"}));
-    assert_eq!(told(&reply), (500, "tool_error", "tools/x.lua:42: attempt to index nil with 'b'"));
-    let reply = answer("return string.rep('x', 2e6)", "", &json!({"title": "a"}));
-    let (status, code, message) = told(&reply);
+    let reply = call_with_script("return params.missing.b", "", &json!({"title": "a"}));
+    assert_eq!(
+        status_and_error(&reply),
+        (500, "tool_error", "tools/x.lua:42: attempt to index nil with 'b'")
+    );
+    let reply = call_with_script("return string.rep('x', 2e6)", "", &json!({"title": "a"}));
+    let (status, code, message) = status_and_error(&reply);
     assert_eq!((status, code), (500, "tool_error"), "{message}");
 }
 
 #[test]
 fn a_body_that_is_too_large_is_413() {
     let limits = "[limits]\nhttp_body_bytes = 1000\n";
-    let reply = answer("return 1", limits, &json!({"title": "a".repeat(1_000)}));
+    let reply = call_with_script("return 1", limits, &json!({"title": "a".repeat(1_000)}));
     assert_eq!((reply.status, reply.error_code()), (413, "too_large"), "{:?}", reply.body);
 }
 

@@ -19,7 +19,7 @@ fn greeting(text: &str) -> String {
 }
 
 /// A workspace written by someone else, and not trusted.
-fn found() -> TestWorkspace {
+fn discovered_workspace() -> TestWorkspace {
     TestWorkspace::empty()
         .untrusted()
         .config(CONFIG)
@@ -63,8 +63,8 @@ fn clone_workspace(w: &TestWorkspace) -> PathBuf {
 }
 
 #[test]
-fn what_nobody_trusts_is_left_out_and_the_rest_works() {
-    let w = found();
+fn untrusted_sections_are_left_out_and_the_rest_works() {
+    let w = discovered_workspace();
     ctx_snapshot!(w.ctx("sync"), @r"
     exit_code: 0
     ----- stdout -----
@@ -148,15 +148,15 @@ fn what_is_configured_and_not_trusted_is_not_called_missing() {
 
 #[test]
 fn naming_a_configuration_is_not_trusting_it() {
-    let w = found();
+    let w = discovered_workspace();
     assert_eq!(greets(&w, &["--config", "ctx.toml"]), 404);
-    let named = found().env("CTX_CONFIG", "ctx.toml");
+    let named = discovered_workspace().env("CTX_CONFIG", "ctx.toml");
     assert_eq!(greets(&named, &[]), 404);
     let server = w.spawn(["up", "."]);
     assert_eq!(server.post("/tools/greet", &json!({})).status, 404);
     server.stop().success().says("tools.script.greet (greet.lua)");
     // A hidden configuration file is not trusted either.
-    let hidden = found();
+    let hidden = discovered_workspace();
     std::fs::create_dir(hidden.path(".ctx")).unwrap();
     std::fs::rename(hidden.path("ctx.toml"), hidden.path(".ctx/config.toml")).unwrap();
     let server = hidden.spawn(["up", "."]);
@@ -166,13 +166,13 @@ fn naming_a_configuration_is_not_trusting_it() {
 
 #[test]
 fn the_variable_trusts_for_once_and_the_flag_from_now_on() {
-    let w = found();
-    let once = found().env("CTX_TRUST", "1");
+    let w = discovered_workspace();
+    let once = discovered_workspace().env("CTX_TRUST", "1");
     assert_eq!(greets(&once, &[]), 200);
     once.ctx("trust --show").success().answers("is not trusted");
     assert_eq!(greets(&w, &["--trust"]), 200);
     assert_eq!(greets(&w, &[]), 200, "from now on");
-    let up = found();
+    let up = discovered_workspace();
     let server = up.spawn(["up", ".", "--trust"]);
     assert_eq!(server.post("/tools/greet", &json!({})).body["result"], "hello");
     server.stop().success().says("  [tools.script.greet]  greet.lua");
@@ -180,7 +180,7 @@ fn the_variable_trusts_for_once_and_the_flag_from_now_on() {
 
 #[test]
 fn trust_lasts_until_something_else_is_wanted() {
-    let w = found();
+    let w = discovered_workspace();
     let state = || w.ctx("trust --show --json").success().json()["state"].as_str().unwrap().to_owned();
     assert_eq!(state(), "not trusted");
     ctx_snapshot!(w.ctx("trust"), @r"
@@ -214,7 +214,7 @@ fn trust_lasts_until_something_else_is_wanted() {
 
 #[test]
 fn a_script_that_a_pull_changed_asks_again_and_an_edit_does_not() {
-    let w = found();
+    let w = discovered_workspace();
     let theirs = clone_workspace(&w);
     w.ctx("trust").success();
     let mut server = w.spawn_server();
@@ -260,7 +260,7 @@ fn a_program_that_a_pull_changed_is_not_started_by_a_running_server() {
 
 #[test]
 fn a_running_server_keeps_the_configuration_that_was_trusted() {
-    let w = found();
+    let w = discovered_workspace();
     w.ctx("trust").success();
     let mut server = w.spawn_server();
     let evil = "[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"started\"]\n";
@@ -276,7 +276,7 @@ fn a_running_server_keeps_the_configuration_that_was_trusted() {
 
 #[test]
 fn a_workspace_elsewhere_with_the_same_scripts_is_not_trusted() {
-    let w = found();
+    let w = discovered_workspace();
     w.ctx("trust").success();
     w.write("copy/ctx.toml", CONFIG);
     w.write("copy/greet.lua", greeting("copy"));
@@ -328,13 +328,13 @@ fn what_is_shown_cannot_forge_lines() {
         assert!(!shown.contains(forged), "{shown:?}");
     }
     assert!(shown.contains("\\n") && shown.contains("evil"), "{shown}");
-    let said = w.ctx("upstream list").success().stderr;
-    assert_eq!(said.lines().filter(|line| line.starts_with("  [")).count(), 0, "{said}");
+    let stderr = w.ctx("upstream list").success().stderr;
+    assert_eq!(stderr.lines().filter(|line| line.starts_with("  [")).count(), 0, "{stderr}");
 }
 
 #[test]
 fn a_configuration_that_is_a_symlink_does_not_inherit_the_trust_of_its_target() {
-    let w = found();
+    let w = discovered_workspace();
     w.ctx("trust").success();
     std::fs::create_dir(w.path("evil")).unwrap();
     std::os::unix::fs::symlink("../ctx.toml", w.path("evil/ctx.toml")).unwrap();
@@ -352,7 +352,7 @@ fn a_configuration_that_is_a_symlink_does_not_inherit_the_trust_of_its_target() 
 
 #[test]
 fn trust_holds_however_the_workspace_is_named() {
-    let w = found();
+    let w = discovered_workspace();
     w.ctx("trust").success();
     std::os::unix::fs::symlink("workspace", w.root().parent().unwrap().join("linked")).unwrap();
     for command in [

@@ -248,36 +248,36 @@ fn the_official_servers_work_as_processes() {
 }
 
 /// A child process that is killed on drop.
-struct Ends(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Ends {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         self.0.kill().and_then(|()| self.0.wait()).ok();
     }
 }
 
 /// Starts the official server `everything` on this port, and waits until it listens.
-fn everything_at(port: u16, kind: &str) -> Ends {
+fn start_everything_server(port: u16, kind: &str) -> KillOnDrop {
     let mut server = Command::new("node");
     server.arg(official_server("server-everything")).arg(kind).env("PORT", port.to_string());
-    let server = Ends(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let server = KillOnDrop(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     server
 }
 
 #[test]
 fn the_official_server_works_at_an_address_and_may_be_started_again() {
-    works_and_may_be_started_again("streamableHttp", "mcp", "streamable-http");
+    assert_works_and_can_be_restarted("streamableHttp", "mcp", "streamable-http");
 }
 
 #[test]
 fn the_official_server_works_as_the_oldest_do() {
-    works_and_may_be_started_again("sse", "sse", "sse");
+    assert_works_and_can_be_restarted("sse", "sse", "sse");
 }
 
-fn works_and_may_be_started_again(kind: &str, path: &str, transport: &str) {
+fn assert_works_and_can_be_restarted(kind: &str, path: &str, transport: &str) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let upstream = everything_at(port, kind);
+    let upstream = start_everything_server(port, kind);
     let w = with_config(&format!(
         "[mcp_servers.everything]\nurl = \"http://127.0.0.1:{port}/{path}\"\ntransport = \"{transport}\"\n"
     ));
@@ -293,7 +293,7 @@ fn works_and_may_be_started_again(kind: &str, path: &str, transport: &str) {
     wait_until("it is connected", || call().status == 200);
     drop(upstream);
     // Its sessions are lost with it.
-    let _again = everything_at(port, kind);
+    let _again = start_everything_server(port, kind);
     let reply = call();
     assert_eq!(
         (reply.status, &reply.body["result"]),

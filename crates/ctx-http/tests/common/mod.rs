@@ -9,7 +9,7 @@ mod tools;
 
 pub(crate) use client::{HttpClient, HttpResponse, TestRequest, get, post};
 pub(crate) use events::{Events, streaming_request};
-pub(crate) use tools::{Gate, TestTool, echo, provider, returning, standard_tools, tool};
+pub(crate) use tools::{CallGate, TestTool, echo, provider, returning, standard_tools, tool};
 
 use ctx_core::{AllowAll, Catalog, LiveCatalog, Policy, Provider, Run, RunLog, Secret};
 use ctx_http::{Access, Api, HttpLimits, OAuth, OAuthOptions};

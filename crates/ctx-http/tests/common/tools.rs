@@ -48,14 +48,14 @@ pub(crate) fn standard_tools() -> [TestTool; 6] {
 }
 
 /// Holds the calls of its tool until the test releases them.
-pub(crate) struct Gate {
+pub(crate) struct CallGate {
     entered: Semaphore,
     opened: Semaphore,
     dropped: Semaphore,
     cancellation: Mutex<CancellationToken>,
 }
 
-impl Gate {
+impl CallGate {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             entered: Semaphore::new(0),
@@ -103,7 +103,7 @@ async fn acquire(semaphore: &Semaphore, what: &str) {
 
 /// A call at the gate.
 struct HeldCall {
-    gate: Arc<Gate>,
+    gate: Arc<CallGate>,
 }
 
 impl Drop for HeldCall {

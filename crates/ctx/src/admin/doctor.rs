@@ -6,10 +6,10 @@
 
 mod checks;
 
-use super::{Operation, RENEWS};
+use super::{Operation, REWRITES_DERIVED_DATA};
 use crate::config::Config;
 use crate::error::{CommandError, Exit};
-use crate::workspace::WeakCallable;
+use crate::workspace::WeakWorkspaceFunctions;
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, ToolError};
 use ctx_knowledge::Knowledge;
@@ -41,7 +41,7 @@ pub(crate) struct OpenWorkspace {
     knowledge: Arc<Knowledge>,
     /// Problems of the configuration.
     warnings: Vec<String>,
-    callable: WeakCallable,
+    functions: WeakWorkspaceFunctions,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -109,12 +109,12 @@ impl Finding {
     }
 
     /// Sets the source or section that the finding concerns.
-    fn about(self, subject: impl Into<String>) -> Self {
+    fn with_subject(self, subject: impl Into<String>) -> Self {
         Self { subject: Some(subject.into()), ..self }
     }
 
     /// Adds advice; any advice turns `Ok` into a warning.
-    fn warned(mut self, advice: impl IntoIterator<Item = String>) -> Self {
+    fn with_advice(mut self, advice: impl IntoIterator<Item = String>) -> Self {
         self.advice.extend(advice);
         if self.verdict == Verdict::Ok && !self.advice.is_empty() {
             self.verdict = Verdict::Warning;
@@ -181,15 +181,15 @@ impl Operation for CheckWorkspace {
     const NAME: &'static str = "doctor";
     const DESCRIPTION: &'static str = "Check configuration, store, index, embeddings, sources, scripts and upstream servers, and say what to do.";
     // Not read-only: a damaged index is rebuilt, and upstreams are connected.
-    const ANNOTATIONS: Annotations = RENEWS;
+    const ANNOTATIONS: Annotations = REWRITES_DERIVED_DATA;
     type Request = CheckWorkspaceRequest;
-    type Answer = Findings;
+    type Response = Findings;
 
-    async fn answer(&self, _: CheckWorkspaceRequest, _: &Call) -> Result<Findings, ToolError> {
+    async fn run(&self, _: CheckWorkspaceRequest, _: &Call) -> Result<Findings, ToolError> {
         let findings = match self {
             Self::Broken(fault) => fault.findings(),
-            Self::Open(OpenWorkspace { knowledge, warnings, callable }) => {
-                checks::all(&callable.upgrade()?, knowledge, warnings).await?
+            Self::Open(OpenWorkspace { knowledge, warnings, functions }) => {
+                checks::run_all(&functions.upgrade()?, knowledge, warnings).await?
             }
         };
         Ok(Findings { findings })
@@ -197,7 +197,11 @@ impl Operation for CheckWorkspace {
 }
 
 impl CheckWorkspace {
-    pub(super) fn open(knowledge: Arc<Knowledge>, warnings: Vec<String>, callable: WeakCallable) -> Self {
-        Self::Open(OpenWorkspace { knowledge, warnings, callable })
+    pub(super) fn open(
+        knowledge: Arc<Knowledge>,
+        warnings: Vec<String>,
+        functions: WeakWorkspaceFunctions,
+    ) -> Self {
+        Self::Open(OpenWorkspace { knowledge, warnings, functions })
     }
 }

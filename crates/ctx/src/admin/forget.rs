@@ -1,7 +1,7 @@
 //! Removes the documents of a source that is no longer configured.
 
-use super::failure::{refused, with_hints};
-use super::{Operation, store_failed};
+use super::operation_error::{to_tool_error, with_hints};
+use super::{Operation, store_error};
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, SourceName, ToolError};
 use ctx_knowledge::{Knowledge, cache_path};
@@ -43,12 +43,12 @@ impl Operation for ForgetSource {
         open_world: Some(false),
     };
     type Request = ForgetSourceRequest;
-    type Answer = ForgottenSource;
+    type Response = ForgottenSource;
 
-    async fn answer(&self, request: ForgetSourceRequest, _: &Call) -> Result<ForgottenSource, ToolError> {
+    async fn run(&self, request: ForgetSourceRequest, _: &Call) -> Result<ForgottenSource, ToolError> {
         let source = request.source;
-        let known = self.knowledge.sources().await.map_err(store_failed)?;
-        let Some(status) = known.iter().find(|status| status.name == source) else {
+        let statuses = self.knowledge.sources().await.map_err(store_error)?;
+        let Some(status) = statuses.iter().find(|status| status.name == source) else {
             let error = ToolError::bad_request(format!("no source named `{source}`"));
             return Err(with_hints(error, ["`ctx sources` lists them".to_owned()]));
         };
@@ -58,8 +58,8 @@ impl Operation for ForgetSource {
             ));
             return Err(with_hints(error, ["take its section out of ctx.toml first".to_owned()]));
         }
-        let (kind, own) = source.split_once(':').unwrap_or((&source, ""));
-        let name = SourceName::new(kind, own);
+        let (kind, own_name) = source.split_once(':').unwrap_or((&source, ""));
+        let name = SourceName::new(kind, own_name);
         let (knowledge, cache) = (self.knowledge.clone(), cache_path(&self.cache_base, &name));
         let forgetting = move || {
             let removed = knowledge.forget(&name)?;
@@ -71,7 +71,7 @@ impl Operation for ForgetSource {
         let removed = tokio::task::spawn_blocking(forgetting)
             .await
             .map_err(|error| ToolError::internal("the operation failed", error))?
-            .map_err(|error: ctx_knowledge::SyncError| refused(error.into()))?;
+            .map_err(|error: ctx_knowledge::SyncError| to_tool_error(error.into()))?;
         Ok(ForgottenSource { source, removed })
     }
 }

@@ -5,8 +5,8 @@
 //! terminal.
 
 mod doctor;
-mod failure;
 mod forget;
+mod operation_error;
 mod runs;
 mod settings;
 mod sources;
@@ -19,21 +19,21 @@ mod upstreams;
 pub(crate) use doctor::{
     CheckWorkspace, CheckWorkspaceRequest, Finding, Verdict, WorkspaceFault, configuration_file,
 };
-pub(crate) use failure::OperationError;
 pub(crate) use forget::{ForgetSource, ForgetSourceRequest};
+pub(crate) use operation_error::OperationError;
 pub(crate) use runs::{ListRuns, ListRunsRequest, ShowRun, ShowRunRequest};
 pub(crate) use settings::{ShowSettings, ShowSettingsRequest};
 use sources::ListFiles;
 pub(crate) use sources::{ListSources, ListSourcesRequest, ListedSource};
 pub(crate) use stats::{ShowStats, ShowStatsRequest};
-pub(crate) use sync::{PARALLEL, SourceOutcome, SyncSources, SyncSourcesRequest};
+pub(crate) use sync::{PARALLEL_SYNCS_MAX, SourceOutcome, SyncSources, SyncSourcesRequest};
 pub(crate) use upstreams::{
     AcceptUpstream, AcceptUpstreamRequest, ListUpstreams, ListUpstreamsRequest, ListedUpstream, TestUpstream,
-    TestUpstreamRequest, UpstreamDetails, UpstreamStanding, usable_server,
+    TestUpstreamRequest, UpstreamDetails, UpstreamStanding, find_trusted_server,
 };
 
 use crate::config::Config;
-use crate::workspace::{Freshness, WeakCallable};
+use crate::workspace::{SourceFreshness, WeakWorkspaceFunctions};
 use async_trait::async_trait;
 use ctx_core::{
     Annotations, BuiltinProvider, Call, Caller, Catalog, Identifier, Output, Provider, Tool, ToolError,
@@ -63,16 +63,16 @@ pub(crate) struct AdminParts {
     pub(crate) state: Option<Arc<dyn State>>,
     pub(crate) knowledge: Arc<Knowledge>,
     /// The schedule and watch setting of each source.
-    pub(crate) freshness: Vec<Freshness>,
+    pub(crate) freshness: Vec<SourceFreshness>,
     /// Non-fatal problems of the configuration, without those of the catalog.
     pub(crate) warnings: Vec<String>,
-    pub(crate) callable: WeakCallable,
+    pub(crate) functions: WeakWorkspaceFunctions,
 }
 
 impl Admin {
     /// All operations of an open workspace.
     pub(crate) fn new(config: &Arc<Config>, parts: AdminParts) -> Self {
-        let AdminParts { state, knowledge, freshness, warnings, callable } = parts;
+        let AdminParts { state, knowledge, freshness, warnings, functions } = parts;
         let mut admin = Self::of_config(config);
         admin.tools.extend([
             tool(ListRuns { state: state.clone() }),
@@ -82,9 +82,9 @@ impl Admin {
             tool(SyncSources { knowledge: knowledge.clone(), freshness }),
             tool(ForgetSource { knowledge: knowledge.clone(), cache_base: config.cache_base() }),
             tool(ShowStats { knowledge: knowledge.clone() }),
-            tool(ListUpstreams { callable: callable.clone() }),
-            tool(TestUpstream { callable: callable.clone() }),
-            tool(CheckWorkspace::open(knowledge, warnings, callable)),
+            tool(ListUpstreams { functions: functions.clone() }),
+            tool(TestUpstream { functions: functions.clone() }),
+            tool(CheckWorkspace::open(knowledge, warnings, functions)),
         ]);
         admin
     }
@@ -139,14 +139,14 @@ pub(crate) trait Operation: Send + Sync + 'static {
     /// The arguments.
     type Request: Serialize + DeserializeOwned + JsonSchema + Send;
     /// The result.
-    type Answer: Serialize + DeserializeOwned + JsonSchema;
+    type Response: Serialize + DeserializeOwned + JsonSchema;
 
     /// Runs the operation. `call` takes its progress and signals its cancellation.
-    async fn answer(&self, request: Self::Request, call: &Call) -> Result<Self::Answer, ToolError>;
+    async fn run(&self, request: Self::Request, call: &Call) -> Result<Self::Response, ToolError>;
 }
 
 /// Annotations of operations that only rewrite derived data and may use the network.
-const RENEWS: Annotations = Annotations {
+const REWRITES_DERIVED_DATA: Annotations = Annotations {
     read_only: Some(false),
     destructive: Some(false),
     idempotent: Some(true),
@@ -157,15 +157,15 @@ const RENEWS: Annotations = Annotations {
 pub(crate) async fn call<O: Operation>(
     catalog: Arc<Catalog>,
     request: O::Request,
-) -> Result<O::Answer, OperationError> {
-    call_as::<O>(Call::new(catalog, Caller::Cli), request).await
+) -> Result<O::Response, OperationError> {
+    call_with::<O>(Call::new(catalog, Caller::Cli), request).await
 }
 
 /// Calls an operation with this call, which has the peer for progress and the cancellation token.
-pub(crate) async fn call_as<O: Operation>(
+pub(crate) async fn call_with<O: Operation>(
     call: Call,
     request: O::Request,
-) -> Result<O::Answer, OperationError> {
+) -> Result<O::Response, OperationError> {
     let name = ToolName::new(BuiltinProvider::Admin.identifier(), Identifier::sanitize(O::NAME)).to_string();
     let arguments = serde_json::to_value(request)
         .map_err(|error| ToolError::internal("the request has no JSON", error))
@@ -186,7 +186,7 @@ struct OperationTool<O> {
 
 fn tool<O: Operation>(operation: O) -> Arc<dyn Tool> {
     let spec = ToolSpec {
-        output_schema: Some(output_schema::<O::Answer>().into()),
+        output_schema: Some(output_schema::<O::Response>().into()),
         annotations: O::ANNOTATIONS,
         ..ToolSpec::new(O::NAME, O::DESCRIPTION, input_schema::<O::Request>())
     };
@@ -210,7 +210,7 @@ impl<O: Operation> Tool for OperationTool<O> {
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let request = serde_json::from_value(Value::Object(arguments))
             .map_err(|error| ToolError::bad_request(error.to_string()))?;
-        let answer = self.operation.answer(request, call).await?;
+        let answer = self.operation.run(request, call).await?;
         let value = serde_json::to_value(answer)
             .map_err(|error| ToolError::internal("the answer has no JSON", error))?;
         Ok(Output::from(value))
@@ -218,13 +218,13 @@ impl<O: Operation> Tool for OperationTool<O> {
 }
 
 /// Runs blocking store access on the blocking pool. The error keeps its cause, for [`OperationError`].
-async fn read<T: Send + 'static>(
+async fn read_store<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| ToolError::internal("the operation failed", error))?.map_err(store_failed)
+    done.map_err(|error| ToolError::internal("the operation failed", error))?.map_err(store_error)
 }
 
-fn store_failed(error: StoreError) -> ToolError {
+fn store_error(error: StoreError) -> ToolError {
     ToolError::internal("the store failed", error)
 }

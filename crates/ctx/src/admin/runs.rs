@@ -1,6 +1,6 @@
 //! Recorded runs: a list of the newest, and one run with its nested runs.
 
-use super::{Operation, read};
+use super::{Operation, read_store};
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, ErrorKind, ToolError};
 use ctx_store::{RecordedRun, RunFilter, State};
@@ -39,13 +39,13 @@ impl Operation for ListRuns {
     const DESCRIPTION: &'static str = "List the newest outermost runs.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ListRunsRequest;
-    type Answer = RunList;
+    type Response = RunList;
 
-    async fn answer(&self, request: ListRunsRequest, _: &Call) -> Result<RunList, ToolError> {
-        let state = recording(self.state.as_ref())?;
+    async fn run(&self, request: ListRunsRequest, _: &Call) -> Result<RunList, ToolError> {
+        let state = require_state(self.state.as_ref())?;
         let ListRunsRequest { limit, tool, failed } = request;
         let filter = RunFilter { limit: limit as usize, tool, failed };
-        Ok(RunList { runs: read(move || state.runs(&filter)).await? })
+        Ok(RunList { runs: read_store(move || state.runs(&filter)).await? })
     }
 }
 
@@ -68,19 +68,19 @@ impl Operation for ShowRun {
     const DESCRIPTION: &'static str = "Show one run and those inside it, outermost first.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ShowRunRequest;
-    type Answer = RunList;
+    type Response = RunList;
 
-    async fn answer(&self, ShowRunRequest { id }: ShowRunRequest, _: &Call) -> Result<RunList, ToolError> {
-        let state = recording(self.state.as_ref())?;
+    async fn run(&self, ShowRunRequest { id }: ShowRunRequest, _: &Call) -> Result<RunList, ToolError> {
+        let state = require_state(self.state.as_ref())?;
         let prefix = id.clone();
         let tree = move || state.find_run(&prefix)?.map(|id| state.run_tree(id)).transpose();
-        let runs = read(tree).await?;
+        let runs = read_store(tree).await?;
         let missing = || ToolError::not_found(format!("no single run has an id that begins with `{id}`"));
         Ok(RunList { runs: runs.ok_or_else(missing)? })
     }
 }
 
-fn recording(state: Option<&Arc<dyn State>>) -> Result<Arc<dyn State>, ToolError> {
+fn require_state(state: Option<&Arc<dyn State>>) -> Result<Arc<dyn State>, ToolError> {
     let state = state.cloned();
     state.ok_or_else(|| ToolError::new(ErrorKind::NotConfigured, "runs are not recorded here"))
 }

@@ -1,7 +1,7 @@
 //! The settings in effect, each with its origin.
 
 use super::Operation;
-use crate::config::{Config, SettingsView, Shown};
+use crate::config::{Config, EffectiveSetting, SettingsView};
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, ToolError};
 use schemars::JsonSchema;
@@ -37,7 +37,7 @@ pub(crate) struct SettingList {
     /// The folder that relative paths are resolved against.
     pub(crate) root: PathBuf,
     /// Sorted by section and key; secrets are masked.
-    pub(crate) settings: Vec<Shown>,
+    pub(crate) settings: Vec<EffectiveSetting>,
 }
 
 #[async_trait]
@@ -47,10 +47,10 @@ impl Operation for ShowSettings {
         "Show every setting in effect, and where it was said. Secrets are masked.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ShowSettingsRequest;
-    type Answer = SettingList;
+    type Response = SettingList;
 
-    async fn answer(&self, _: ShowSettingsRequest, _: &Call) -> Result<SettingList, ToolError> {
+    async fn run(&self, _: ShowSettingsRequest, _: &Call) -> Result<SettingList, ToolError> {
         let (file, root) = (self.file.clone(), self.root.clone());
-        Ok(SettingList { file, root, settings: self.settings.shown() })
+        Ok(SettingList { file, root, settings: self.settings.settings() })
     }
 }

@@ -1,8 +1,8 @@
 //! Sources: their status, their sync schedule, and which of their files are indexed.
 
-use super::{Operation, read, store_failed};
-use crate::config::Every;
-use crate::workspace::{Freshness, time_until_due};
+use super::{Operation, read_store, store_error};
+use crate::config::SyncInterval;
+use crate::workspace::{SourceFreshness, time_until_due};
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, SourceName, ToolError};
 use ctx_knowledge::{Knowledge, SourceStatus};
@@ -20,7 +20,7 @@ const FILES_MAX: usize = 1_000;
 /// `admin.list_sources`
 pub(crate) struct ListSources {
     pub(super) knowledge: Arc<Knowledge>,
-    pub(super) freshness: Vec<Freshness>,
+    pub(super) freshness: Vec<SourceFreshness>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -48,12 +48,13 @@ pub(crate) struct ListedSource {
 }
 
 impl ListedSource {
-    fn new(status: SourceStatus, freshness: &[Freshness]) -> Self {
+    fn new(status: SourceStatus, freshness: &[SourceFreshness]) -> Self {
         let freshness = freshness.iter().find(|source| source.name.to_string() == status.name);
         let every = freshness.and_then(|freshness| freshness.every);
         let now = Timestamp::now();
-        let next =
-            |(every, last): (Every, _)| now.checked_add(time_until_due(every.duration(), Some(last), now));
+        let next = |(every, last): (SyncInterval, _)| {
+            now.checked_add(time_until_due(every.duration(), Some(last), now))
+        };
         Self {
             watched: freshness.is_some_and(|freshness| freshness.watch),
             every: every.map(|every| every.to_string()),
@@ -69,10 +70,10 @@ impl Operation for ListSources {
     const DESCRIPTION: &'static str = "List sources and how they are doing.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ListSourcesRequest;
-    type Answer = SourceList;
+    type Response = SourceList;
 
-    async fn answer(&self, _: ListSourcesRequest, _: &Call) -> Result<SourceList, ToolError> {
-        let statuses = self.knowledge.sources().await.map_err(store_failed)?;
+    async fn run(&self, _: ListSourcesRequest, _: &Call) -> Result<SourceList, ToolError> {
+        let statuses = self.knowledge.sources().await.map_err(store_error)?;
         let sources = statuses.into_iter().map(|status| ListedSource::new(status, &self.freshness));
         Ok(SourceList { sources: sources.collect() })
     }
@@ -111,9 +112,9 @@ impl Operation for ListFiles {
     const DESCRIPTION: &'static str = "List the files of a source: whether each is indexed, and why not.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ListFilesRequest;
-    type Answer = FileList;
+    type Response = FileList;
 
-    async fn answer(&self, request: ListFilesRequest, _: &Call) -> Result<FileList, ToolError> {
+    async fn run(&self, request: ListFilesRequest, _: &Call) -> Result<FileList, ToolError> {
         let ListFilesRequest { source, after, limit } = request;
         let (kind, name) = source.split_once(':').unwrap_or((&source, ""));
         let name = SourceName::new(kind, name);
@@ -121,7 +122,7 @@ impl Operation for ListFiles {
         let limit = limit.unwrap_or(FILES_DEFAULT).clamp(1, FILES_MAX);
         let (knowledge, is_first) = (self.knowledge.clone(), after.is_none());
         // One file more than the limit shows whether there is a next page.
-        let mut files = read(move || knowledge.files(&name, after.as_ref(), limit + 1)).await?;
+        let mut files = read_store(move || knowledge.files(&name, after.as_ref(), limit + 1)).await?;
         if files.is_empty() && is_first && !is_configured {
             return Err(ToolError::not_found(format!("no source named `{source}`")));
         }
@@ -211,9 +212,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let catalog = catalog(folder.path());
         for source in ["docs", "filesystem:other"] {
-            let asked = ListFilesRequest { source: source.to_owned(), ..request(None, 1) };
-            let refused = call::<ListFiles>(catalog.clone(), asked).await.err().unwrap();
-            assert!(refused.is_not_found(), "{source}");
+            let unknown = ListFilesRequest { source: source.to_owned(), ..request(None, 1) };
+            let error = call::<ListFiles>(catalog.clone(), unknown).await.err().unwrap();
+            assert!(error.is_not_found(), "{source}");
         }
     }
 }

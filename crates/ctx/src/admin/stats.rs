@@ -1,6 +1,6 @@
 //! Numbers of stored documents, chunks and vectors, by source.
 
-use super::{Operation, read};
+use super::{Operation, read_store};
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, ToolError};
 use ctx_knowledge::{Knowledge, Stats};
@@ -23,10 +23,10 @@ impl Operation for ShowStats {
     const DESCRIPTION: &'static str = "Show how much is stored, by source.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ShowStatsRequest;
-    type Answer = Stats;
+    type Response = Stats;
 
-    async fn answer(&self, _: ShowStatsRequest, _: &Call) -> Result<Stats, ToolError> {
+    async fn run(&self, _: ShowStatsRequest, _: &Call) -> Result<Stats, ToolError> {
         let knowledge = self.knowledge.clone();
-        read(move || knowledge.stats()).await
+        read_store(move || knowledge.stats()).await
     }
 }

@@ -1,10 +1,10 @@
 //! Syncs the selected sources, a few concurrently, with progress for the caller and an outcome for each.
 
-use super::failure::with_hints;
-use super::{Operation, RENEWS};
+use super::operation_error::with_hints;
+use super::{Operation, REWRITES_DERIVED_DATA};
 use crate::error::{CommandError, Exit};
 use crate::trust;
-use crate::workspace::Freshness;
+use crate::workspace::SourceFreshness;
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, ErrorKind, Peer, SourceName, ToolError, nearest};
 use ctx_knowledge::{Knowledge, Progress, SyncError, SyncOptions, SyncReport};
@@ -19,10 +19,10 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// Maximum number of sources that are synced concurrently.
-pub(crate) const PARALLEL: usize = 4;
+pub(crate) const PARALLEL_SYNCS_MAX: usize = 4;
 /// How long to wait for another process that syncs the source, and the interval between attempts.
-const BUSY_PATIENCE: Duration = Duration::from_secs(2);
-const BUSY_LOOK: Duration = Duration::from_millis(50);
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
+const BUSY_POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// `admin.sync`
 ///
@@ -31,7 +31,7 @@ const BUSY_LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct SyncSources {
     pub(super) knowledge: Arc<Knowledge>,
     /// The sources that may be synced, without untrusted ones.
-    pub(super) freshness: Vec<Freshness>,
+    pub(super) freshness: Vec<SourceFreshness>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -137,19 +137,19 @@ impl From<SyncFailure> for CommandError {
 impl Operation for SyncSources {
     const NAME: &'static str = "sync";
     const DESCRIPTION: &'static str = "Bring documents in from their sources.";
-    const ANNOTATIONS: Annotations = RENEWS;
+    const ANNOTATIONS: Annotations = REWRITES_DERIVED_DATA;
     /// The first sync of a large source takes hours.
     const TIME_MAX: Duration = Duration::from_secs(30 * 86_400);
     /// A cancelled sync stops after the current document.
     const STOP_GRACE: Duration = Duration::from_secs(600);
     type Request = SyncSourcesRequest;
-    type Answer = SyncOutcomes;
+    type Response = SyncOutcomes;
 
-    async fn answer(&self, request: SyncSourcesRequest, call: &Call) -> Result<SyncOutcomes, ToolError> {
-        let names = self.choose(&request.sources)?;
+    async fn run(&self, request: SyncSourcesRequest, call: &Call) -> Result<SyncOutcomes, ToolError> {
+        let names = self.select_sources(&request.sources)?;
         let SyncSourcesRequest { full, dry_run, since, until, limit, .. } = request;
         let options = SyncOptions { full, dry_run, since, until, limit };
-        let progress = Arc::new(SyncProgress { peer: call.shared_peer(), sources: Mutex::default() });
+        let progress = Arc::new(TotalProgress { peer: call.shared_peer(), sources: Mutex::default() });
         let cancellation = call.cancellation();
         let syncs = names.into_iter().map(|name| {
             let progress = progress.clone();
@@ -159,7 +159,9 @@ impl Operation for SyncSources {
             }
         });
         // One failure does not stop the others.
-        Ok(SyncOutcomes { sources: futures::stream::iter(syncs).buffered(PARALLEL).collect().await })
+        Ok(SyncOutcomes {
+            sources: futures::stream::iter(syncs).buffered(PARALLEL_SYNCS_MAX).collect().await,
+        })
     }
 }
 
@@ -168,17 +170,17 @@ impl SyncSources {
         &self,
         name: &SourceName,
         options: SyncOptions,
-        progress: Arc<SyncProgress>,
+        progress: Arc<TotalProgress>,
         cancellation: &CancellationToken,
     ) -> Result<SyncReport, SyncError> {
-        let tell = Arc::new(move |source| progress.tell(source));
+        let report = Arc::new(move |source| progress.report(source));
         let started = Instant::now();
         loop {
-            let synced = self.knowledge.sync(name, options, tell.clone(), cancellation.clone()).await;
+            let synced = self.knowledge.sync(name, options, report.clone(), cancellation.clone()).await;
             match synced {
                 // The lock is usually held by a server, whose sync of an up-to-date source takes a moment.
-                Err(SyncError::Busy { .. }) if started.elapsed() < BUSY_PATIENCE => {
-                    cancellation.run_until_cancelled(sleep(BUSY_LOOK)).await;
+                Err(SyncError::Busy { .. }) if started.elapsed() < BUSY_WAIT_MAX => {
+                    cancellation.run_until_cancelled(sleep(BUSY_POLL_EVERY)).await;
                 }
                 synced => return synced,
             }
@@ -186,23 +188,23 @@ impl SyncSources {
     }
 
     /// Resolves names, kinds and `all` to configured sources.
-    fn choose(&self, wanted: &[String]) -> Result<Vec<SourceName>, ToolError> {
+    fn select_sources(&self, selectors: &[String]) -> Result<Vec<SourceName>, ToolError> {
         let known: Vec<&SourceName> = self.freshness.iter().map(|source| &source.name).collect();
-        let left_out = self.knowledge.source_names().find(|name| !known.contains(name));
-        if known.is_empty() && left_out.is_none() {
+        let untrusted = self.knowledge.source_names().find(|name| !known.contains(name));
+        if known.is_empty() && untrusted.is_none() {
             let hint = "add a [connectors.filesystem.<name>] section with a `root` to ctx.toml";
             return Err(with_hints(ToolError::bad_request("no source is configured"), [hint.to_owned()]));
         }
-        let mut chosen: Vec<SourceName> = Vec::new();
-        for text in wanted {
-            let is_meant = |name: &SourceName| text == "all" || name.matches(text);
-            let mut found: Vec<SourceName> =
-                known.iter().filter(|name| is_meant(name)).map(|name| (*name).clone()).collect();
-            if found.is_empty() && left_out.is_some_and(is_meant) {
+        let mut selected: Vec<SourceName> = Vec::new();
+        for text in selectors {
+            let is_selected = |name: &SourceName| text == "all" || name.matches(text);
+            let mut matching: Vec<SourceName> =
+                known.iter().filter(|name| is_selected(name)).map(|name| (*name).clone()).collect();
+            if matching.is_empty() && untrusted.is_some_and(is_selected) {
                 let message = format!("{text} cannot be synced: {}", trust::refusal());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
-            if found.is_empty() {
+            if matching.is_empty() {
                 let names: Vec<String> = known.iter().map(ToString::to_string).collect();
                 let hint = match nearest(text, names.iter().map(String::as_str)) {
                     Some(near) => format!("did you mean `{near}`?"),
@@ -210,22 +212,22 @@ impl SyncSources {
                 };
                 return Err(with_hints(ToolError::bad_request(format!("no source named `{text}`")), [hint]));
             }
-            found.retain(|name| !chosen.contains(name));
-            chosen.append(&mut found);
+            matching.retain(|name| !selected.contains(name));
+            selected.append(&mut matching);
         }
-        Ok(chosen)
+        Ok(selected)
     }
 }
 
 /// Progress of each source, summed up for the peer.
-struct SyncProgress {
+struct TotalProgress {
     peer: Arc<dyn Peer>,
     /// The latest progress of each source.
     sources: Mutex<HashMap<String, Progress>>,
 }
 
-impl SyncProgress {
-    fn tell(&self, source: Progress) {
+impl TotalProgress {
+    fn report(&self, source: Progress) {
         // Held while the peer is called, so that its progress never decreases.
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         self.peer.event(&serde_json::to_value(&source).unwrap_or_default());

@@ -1,8 +1,8 @@
 //! `ctx agent`: lists agents, tests them, and writes new ones.
 
+use super::script_test::{TestEnvironment, TestReport, parse_arguments, parse_pair};
 use super::template;
-use super::trial::{Bench, Report, arguments, pair};
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::CommandResult;
 use crate::output::count;
 use crate::scripts::ScriptProvider;
@@ -21,11 +21,11 @@ use std::sync::Arc;
 ]))]
 pub(crate) struct Agent {
     #[command(subcommand)]
-    action: Action,
+    action: AgentAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum AgentAction {
     /// Create an agent: agents/NAME.lua and its section in ctx.toml.
     #[command(after_help = examples(&[
         ("Create agents/incident-responder.lua", "ctx agent init incident-responder"),
@@ -35,7 +35,7 @@ enum Action {
         /// The agent's name, such as `incident-responder`.
         name: String,
     },
-    Test(Test),
+    Test(AgentTest),
     /// List all agents with their arguments, and report those that cannot be loaded.
     #[command(after_help = examples(&[
         ("List all agents", "ctx agent list"),
@@ -50,12 +50,12 @@ enum Action {
     ("Resolve the agent of a script", "ctx agent test agents/incident-responder.lua --arg service=billing"),
     ("Resolve an agent by name, with arguments as JSON", r#"ctx agent test incident-responder --args '{"service": "billing"}'"#),
 ]))]
-struct Test {
+struct AgentTest {
     /// The agent's script, or the name of an agent in ctx.toml.
     #[arg(value_name = "FILE|NAME")]
     agent: PathBuf,
     /// An argument of the agent. Can be repeated.
-    #[arg(long = "arg", visible_alias = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(long = "arg", visible_alias = "param", value_name = "NAME=VALUE", value_parser = parse_pair)]
     arguments: Vec<(String, String)>,
     /// All arguments as a JSON object.
     #[arg(long, visible_alias = "params", value_name = "JSON")]
@@ -66,51 +66,51 @@ struct Test {
 }
 
 impl Agent {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         match self.action {
-            Action::Init { name } => template::write(&template::AGENT, &name, global),
-            Action::Test(test) => test.run(global).await,
-            Action::List => list(global).await,
+            AgentAction::Init { name } => template::write(&template::AGENT, &name, global),
+            AgentAction::Test(test) => test.run(global).await,
+            AgentAction::List => list(global).await,
         }
     }
 }
 
-impl Test {
-    async fn run(self, global: &Global) -> CommandResult {
-        let bench = Bench::open(global, "agents.")?;
-        let given = arguments(self.args.as_deref(), self.arguments, &Value::Null)?;
-        if let (false, Some(workspace)) = (self.agent.exists(), bench.workspace()) {
+impl AgentTest {
+    async fn run(self, global: &GlobalOptions) -> CommandResult {
+        let environment = TestEnvironment::open(global, "agents.")?;
+        let arguments = parse_arguments(self.args.as_deref(), self.arguments, &Value::Null)?;
+        if let (false, Some(workspace)) = (self.agent.exists(), environment.workspace()) {
             let catalog = workspace.catalog.current();
             let name = self.agent.to_string_lossy();
             if catalog.agents().any(|agent| agent.name == name) {
-                let prompt = Catalog::prompt(&name, given, Call::new(catalog, Caller::Cli)).await?;
-                return global.output().content(&prompt, || prompt.system.clone());
+                let prompt = Catalog::prompt(&name, arguments, Call::new(catalog, Caller::Cli)).await?;
+                return global.output().print_content(&prompt, || prompt.system.clone());
             }
         }
-        let mut report = Report::new("agent", global.output());
-        let mut settings = bench.settings("agents", &self.agent, self.source.as_deref())?;
-        let scripts = bench.scripts()?;
-        let Some(described) = report.describe(scripts, &mut settings).await? else {
+        let mut report = TestReport::new("agent", global.output());
+        let mut settings = environment.settings("agents", &self.agent, self.source.as_deref())?;
+        let scripts = environment.scripts()?;
+        let Some(declared) = report.load_script(scripts, &mut settings).await? else {
             return report.fail();
         };
         let agent = match scripts.agent(&settings).await {
             Ok(agent) => agent,
-            Err(problem) => return report.refuse(&problem.message),
+            Err(problem) => return report.fail_with(&problem.message),
         };
-        report.passed("agent.resolve defined")?;
-        report.passed(&format!("{} declared", count(described.parameters as u64, "argument")))?;
-        report.calling("resolve", &given)?;
-        let own = Arc::new(ScriptProvider { tools: Vec::new(), agents: vec![agent] });
-        let call = bench.call(own, global.output());
+        report.report_step("agent.resolve defined")?;
+        report.report_step(&format!("{} declared", count(declared.parameters as u64, "argument")))?;
+        report.report_call("resolve", &arguments)?;
+        let provider = Arc::new(ScriptProvider { tools: Vec::new(), agents: vec![agent] });
+        let call = environment.call(provider, global.output());
         let prompting = async {
-            let prompt = Catalog::prompt(&settings.name, given, call).await?;
+            let prompt = Catalog::prompt(&settings.name, arguments, call).await?;
             Ok(json!(prompt))
         };
         report.run("prompt", prompting).await
     }
 }
 
-async fn list(global: &Global) -> CommandResult {
+async fn list(global: &GlobalOptions) -> CommandResult {
     let workspace = global.open_for(&["agents.", "apis.", "frozen_params", "mcp_servers."])?;
     let scripts = workspace.load_scripts().await;
     // The prompts of MCP servers are agents as well.
@@ -120,12 +120,12 @@ async fn list(global: &Global) -> CommandResult {
     let agents: Vec<&AgentSpec> = catalog.agents().collect();
     let problems = scripts.problems();
     let answer = json!({ "agents": agents, "problems": problems });
-    global.output().answer(&answer, || agents.iter().map(|agent| as_text(agent)).collect())?;
+    global.output().print_result(&answer, || agents.iter().map(|agent| agent_text(agent)).collect())?;
     problems.iter().for_each(|problem| global.output().warn(problem));
     Ok(())
 }
 
-fn as_text(agent: &AgentSpec) -> String {
+fn agent_text(agent: &AgentSpec) -> String {
     let tools =
         if agent.tools.is_empty() { String::new() } else { format!("  ({})", agent.tools.join(", ")) };
     let mut text = format!("{}{tools}\n    {}\n", agent.name, summary_line(&agent.description));

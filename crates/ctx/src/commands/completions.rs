@@ -1,6 +1,6 @@
 //! `ctx completions`: prints the completion script of a shell.
 
-use crate::cli::{Global, definition, examples};
+use crate::cli::{GlobalOptions, definition, examples};
 use crate::error::CommandResult;
 
 /// Print a shell completion script.
@@ -16,7 +16,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
+    pub(crate) fn run(self, global: &GlobalOptions) -> CommandResult {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut definition(), "ctx", &mut script);
         global.output().print(&String::from_utf8_lossy(&script))

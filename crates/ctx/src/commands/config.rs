@@ -1,8 +1,8 @@
 //! `ctx config`: prints the settings in effect, or the defaults.
 
 use crate::admin::{self, Admin, ShowSettings, ShowSettingsRequest};
-use crate::cli::{Global, examples};
-use crate::config::{self, Shown};
+use crate::cli::{GlobalOptions, examples};
+use crate::config::{self, EffectiveSetting};
 use crate::error::CommandResult;
 use clap::Subcommand;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use std::sync::Arc;
 ]))]
 pub(crate) struct Config {
     #[command(subcommand)]
-    action: Action,
+    action: ConfigAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ConfigAction {
     /// Show every setting in effect and where it comes from. Secrets are masked.
     #[command(after_help = examples(&[
         ("Show every setting and where it comes from", "ctx config show"),
@@ -34,9 +34,9 @@ enum Action {
 }
 
 impl Config {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let output = global.output();
-        let Action::Show { defaults } = self.action;
+        let ConfigAction::Show { defaults } = self.action;
         if defaults {
             return output.print(config::defaults());
         }
@@ -44,13 +44,14 @@ impl Config {
         config.warnings.iter().for_each(|warning| output.warn(warning));
         // The workspace is not opened, so that settings are shown even if the store is damaged.
         let catalog = Admin::of_config(&Arc::new(config)).into_catalog();
-        let shown = admin::call::<ShowSettings>(catalog, ShowSettingsRequest {}).await?;
-        output.answer(&shown, || as_toml(&shown.settings))
+        let answer = admin::call::<ShowSettings>(catalog, ShowSettingsRequest {}).await?;
+        output.print_result(&answer, || as_toml(&answer.settings))
     }
 }
 
-fn as_toml(settings: &[Shown]) -> String {
-    let width = settings.iter().map(|setting| line(setting).chars().count()).max().unwrap_or(0).min(60);
+fn as_toml(settings: &[EffectiveSetting]) -> String {
+    let width =
+        settings.iter().map(|setting| setting_line(setting).chars().count()).max().unwrap_or(0).min(60);
     let mut text = String::new();
     let mut section = "";
     for setting in settings {
@@ -59,11 +60,11 @@ fn as_toml(settings: &[Shown]) -> String {
             let gap = if text.is_empty() { "" } else { "\n" };
             text.push_str(&format!("{gap}[{section}]\n"));
         }
-        text.push_str(&format!("{:<width$}  # {}\n", line(setting), setting.origin));
+        text.push_str(&format!("{:<width$}  # {}\n", setting_line(setting), setting.origin));
     }
     text
 }
 
-fn line(setting: &Shown) -> String {
+fn setting_line(setting: &EffectiveSetting) -> String {
     format!("{} = {}", setting.key, setting.value)
 }

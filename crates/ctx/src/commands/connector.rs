@@ -1,8 +1,8 @@
 //! `ctx connector`: tests connectors in Lua, and writes new ones.
 
+use super::script_test::{TestEnvironment, TestReport};
 use super::template;
-use super::trial::{Bench, Report};
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::CommandResult;
 use crate::output::count;
 use clap::Subcommand;
@@ -15,9 +15,9 @@ use std::time::Instant;
 /// Maximum number of items shown; further ones are only counted.
 const SHOWN_MAX: usize = 5;
 /// Maximum number of characters shown of an item's text.
-const TEXT_SHOWN: usize = 200;
+const TEXT_CHARS_SHOWN: usize = 200;
 /// Capacity of the queue between the connector and the counting task.
-const WAITING_MAX: usize = 16;
+const QUEUED_CHANGES_MAX: usize = 16;
 
 /// Create and test connectors in Lua, which read documents from other systems.
 #[derive(Debug, clap::Args)]
@@ -27,11 +27,11 @@ const WAITING_MAX: usize = 16;
 ]))]
 pub(crate) struct Connector {
     #[command(subcommand)]
-    action: Action,
+    action: ConnectorAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ConnectorAction {
     /// Create a connector: connectors/NAME.lua and its section in ctx.toml.
     #[command(after_help = examples(&[
         ("Create connectors/jira.lua", "ctx connector init jira"),
@@ -41,7 +41,7 @@ enum Action {
         /// The connector's name, such as `jira`.
         name: String,
     },
-    Test(Test),
+    Test(ConnectorTest),
 }
 
 /// Run a connector once, and print the documents without storing them.
@@ -52,7 +52,7 @@ enum Action {
     ("Test a connector", "ctx connector test connectors/rss.lua"),
     ("Test it with the settings of [connectors.script.news]", "ctx connector test connectors/rss.lua --source news"),
 ]))]
-struct Test {
+struct ConnectorTest {
     /// The connector's script.
     file: PathBuf,
     /// The `[connectors.script.NAME]` section of ctx.toml to use. By default the section with this file as its `path`.
@@ -61,65 +61,65 @@ struct Test {
 }
 
 impl Connector {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         match self.action {
-            Action::Init { name } => template::write(&template::CONNECTOR, &name, global),
-            Action::Test(test) => test.run(global).await,
+            ConnectorAction::Init { name } => template::write(&template::CONNECTOR, &name, global),
+            ConnectorAction::Test(test) => test.run(global).await,
         }
     }
 }
 
-impl Test {
-    async fn run(self, global: &Global) -> CommandResult {
-        let bench = Bench::open(global, "connectors.")?;
-        let mut report = Report::new("connector", global.output());
-        let mut settings = bench.settings("connectors", &self.file, self.source.as_deref())?;
-        let scripts = bench.scripts()?;
-        if report.describe(scripts, &mut settings).await?.is_none() {
+impl ConnectorTest {
+    async fn run(self, global: &GlobalOptions) -> CommandResult {
+        let environment = TestEnvironment::open(global, "connectors.")?;
+        let mut report = TestReport::new("connector", global.output());
+        let mut settings = environment.settings("connectors", &self.file, self.source.as_deref())?;
+        let scripts = environment.scripts()?;
+        if report.load_script(scripts, &mut settings).await?.is_none() {
             return report.fail();
         }
         let connector = match scripts.connector(&settings).await {
             Ok(connector) => connector,
-            Err(problem) => return report.refuse(&problem.message),
+            Err(problem) => return report.fail_with(&problem.message),
         };
-        report.passed("connector.scan defined")?;
-        report.passed("Calling scan(config)...")?;
+        report.report_step("connector.scan defined")?;
+        report.report_step("Calling scan(config)...")?;
         let started = Instant::now();
-        let (sink, mut changes) = Sink::channel(WAITING_MAX, Arc::new(NothingKnown));
+        let (sink, mut changes) = Sink::channel(QUEUED_CHANGES_MAX, Arc::new(NoKnownItems));
         let counting = async {
-            let mut brought = Brought::default();
+            let mut summary = ScanSummary::default();
             while let Some(change) = changes.recv().await {
-                brought.take(change);
+                summary.add(change);
             }
-            brought
+            summary
         };
         let pulling = async {
             let pulled = connector.pull(None, &sink).await;
             drop(sink);
             pulled
         };
-        let (pulled, brought) = tokio::join!(pulling, counting);
+        let (pulled, summary) = tokio::join!(pulling, counting);
         let pulled = match pulled {
             Ok(pulled) => pulled,
-            Err(error) => return report.refuse(&chain(&error)),
+            Err(error) => return report.fail_with(&chain(&error)),
         };
-        let took = started.elapsed();
-        report.passed(&format!("Returned {} in {:.1}s", brought.counted(), took.as_secs_f64()))?;
+        let elapsed = started.elapsed();
+        report.report_step(&format!("Returned {} in {:.1}s", summary.describe(), elapsed.as_secs_f64()))?;
         let answer = json!({
-            "items": brought.items,
-            "deleted": brought.deleted,
-            "unreadable": brought.unreadable,
-            "shown": brought.shown,
+            "items": summary.items,
+            "deleted": summary.deleted,
+            "unreadable": summary.unreadable,
+            "shown": summary.shown,
             "cursor": pulled.cursor,
         });
-        report.result("scan", &answer, took.as_millis())
+        report.succeed("scan", &answer, elapsed.as_millis())
     }
 }
 
 /// No known items, as in the first sync of a source.
-struct NothingKnown;
+struct NoKnownItems;
 
-impl Known for NothingKnown {
+impl Known for NoKnownItems {
     fn is_current(&self, _: &str, _: &str) -> bool {
         false
     }
@@ -127,20 +127,20 @@ impl Known for NothingKnown {
 
 /// The items that a scan returned.
 #[derive(Default)]
-struct Brought {
+struct ScanSummary {
     items: u64,
     deleted: u64,
     unreadable: Vec<Value>,
     shown: Vec<Value>,
 }
 
-impl Brought {
-    fn take(&mut self, change: Change) {
+impl ScanSummary {
+    fn add(&mut self, change: Change) {
         match change {
             Change::Upsert(document) => {
                 self.items += 1;
                 if self.shown.len() < SHOWN_MAX {
-                    self.shown.push(brief(&document));
+                    self.shown.push(preview(&document));
                 }
             }
             Change::Delete { .. } => self.deleted += 1,
@@ -150,7 +150,7 @@ impl Brought {
         }
     }
 
-    fn counted(&self) -> String {
+    fn describe(&self) -> String {
         let mut parts = vec![count(self.items, "item")];
         if self.deleted > 0 {
             parts.push(format!("{} deleted", self.deleted));
@@ -163,12 +163,12 @@ impl Brought {
 }
 
 /// A document as it is shown: all of its fields, with only the beginning of its text.
-fn brief(document: &Document) -> Value {
+fn preview(document: &Document) -> Value {
     let text = match &document.content {
         Content::Text(text) => text.clone(),
         Content::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
     };
-    let mut body: String = text.chars().take(TEXT_SHOWN).collect();
+    let mut body: String = text.chars().take(TEXT_CHARS_SHOWN).collect();
     if body.len() < text.len() {
         body.push('…');
     }

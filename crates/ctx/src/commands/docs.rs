@@ -1,6 +1,6 @@
 //! `ctx docs`: the documentation of functions, as the tools for agents return it.
 
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::CommandResult;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(crate) struct Docs {
 }
 
 impl Docs {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let workspace = global.open_for(&["apis.", "frozen_params", "mcp_servers.", "tools."])?;
         let output = global.output();
         let scripts = workspace.load_callable().await;
@@ -39,6 +39,6 @@ impl Docs {
         workspace.close();
         let answer = answer?;
         let text = answer.as_str().unwrap_or_default().trim_end().to_owned();
-        output.content(&json!({ "result": Value::String(text.clone()) }), || text)
+        output.print_content(&json!({ "result": Value::String(text.clone()) }), || text)
     }
 }

@@ -1,7 +1,7 @@
 //! `ctx doctor`: prints the results of all checks.
 
 use crate::admin::{self, Admin, CheckWorkspace, CheckWorkspaceRequest, Finding, Verdict, WorkspaceFault};
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::style::{self, Painter};
 use crate::workspace::Workspace;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 pub(crate) struct Doctor {}
 
 impl Doctor {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let findings = match open(global) {
             Ok(workspace) => {
                 let catalog = workspace.catalog.current();
@@ -34,7 +34,7 @@ impl Doctor {
         };
         let failed = findings.iter().filter(|finding| finding.verdict == Verdict::Problem).count();
         let checks: Vec<Value> = findings.iter().map(as_json).collect();
-        global.output().answer_painted(&json!({"ok": failed == 0, "checks": checks}), |painter| {
+        global.output().print_result_painted(&json!({"ok": failed == 0, "checks": checks}), |painter| {
             findings.iter().map(|finding| as_text(finding, painter)).collect()
         })?;
         if failed == 0 {
@@ -46,7 +46,7 @@ impl Doctor {
 }
 
 /// The workspace, or the reason why it cannot be opened.
-fn open(global: &Global) -> Result<Workspace, WorkspaceFault> {
+fn open(global: &GlobalOptions) -> Result<Workspace, WorkspaceFault> {
     let config = global.load().map_err(WorkspaceFault::Configuration)?;
     let file = admin::configuration_file(&config);
     Workspace::open(config, &global.additions).map_err(|error| WorkspaceFault::of_open(file, error))

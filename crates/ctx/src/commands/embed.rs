@@ -1,10 +1,10 @@
 //! `ctx embed`: computes embeddings in the foreground, with all processors.
 
 use super::stats;
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult, Exit};
-use crate::output::{Output, count};
-use crate::progress::Meter;
+use crate::output::{CommandOutput, count};
+use crate::progress::ProgressMeter;
 use crate::signals::{Signals, until_interrupted};
 use crate::workspace::Workspace;
 use clap::Subcommand;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// How long the current batch may take after Ctrl-C: a remote model may be slow. A second Ctrl-C does not wait.
-const BATCH_PATIENCE: Duration = Duration::from_secs(60);
+const BATCH_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Compute embeddings, the vectors for search by meaning.
 ///
@@ -26,11 +26,11 @@ const BATCH_PATIENCE: Duration = Duration::from_secs(60);
 ]))]
 pub(crate) struct Embed {
     #[command(subcommand)]
-    what: What,
+    action: EmbedAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum EmbedAction {
     /// Compute missing embeddings.
     ///
     /// Can be interrupted with Ctrl-C and run again: finished embeddings are kept.
@@ -48,7 +48,7 @@ enum What {
 }
 
 impl Embed {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let signals = Signals::listen()?;
         let mut workspace = global.open()?;
         let output = global.output();
@@ -56,18 +56,18 @@ impl Embed {
             return Err(CommandError::usage("embeddings are disabled here")
                 .hint("set `embedding.provider` to \"builtin\" in ctx.toml"));
         }
-        if let What::Rebuild = self.what {
+        if let EmbedAction::Rebuild = self.action {
             workspace.knowledge.clear_vectors()?;
             // Reopened: the model's vectors may now have another dimension.
             workspace = global.open()?;
         }
         let cancellation = CancellationToken::new();
         let filling = fill(&workspace, &cancellation, output);
-        let filled = until_interrupted(signals, BATCH_PATIENCE, &cancellation, filling).await?;
+        let filled = until_interrupted(signals, BATCH_GRACE_PERIOD, &cancellation, filling).await?;
         let stats = workspace.knowledge.stats()?;
         let pending = stats.vectors.as_ref().map_or(0, |vectors| vectors.pending_documents);
-        let unreadable = stats.vectors.as_ref().map(stats::unreadable).unwrap_or_default();
-        output.answer(&filled, || match filled.complete {
+        let unreadable = stats.vectors.as_ref().map(stats::unreadable_text).unwrap_or_default();
+        output.print_result(&filled, || match filled.complete {
             true => format!(
                 "made {}; every document has all of its vectors{unreadable}",
                 count(filled.made, "vector")
@@ -86,12 +86,12 @@ impl Embed {
 pub(crate) async fn fill(
     workspace: &Workspace,
     cancellation: &CancellationToken,
-    output: Output,
+    output: CommandOutput,
 ) -> CommandResult<Filled> {
     let filling = {
         let (knowledge, cancellation) = (workspace.knowledge.clone(), cancellation.clone());
         move || {
-            let meter = Meter::start(output);
+            let meter = ProgressMeter::start(output);
             knowledge.fill(Effort::Full, &cancellation, &|progress: FillProgress| {
                 meter.show(progress.done, Some(progress.chunks), "chunks embedded");
             })

@@ -1,7 +1,7 @@
 //! `ctx exec`: runs a script by a call of the tool `execute`.
 
-use super::trial::Terminal;
-use crate::cli::{Global, examples};
+use super::script_test::LogPrinter;
+use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::trust::CALL_GROUPS;
 use ctx_core::{Call, Caller, Catalog, Entry, ErrorKind};
@@ -28,38 +28,38 @@ pub(crate) struct Exec {
 }
 
 impl Exec {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        let script = read(&self.file)?;
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
+        let script = read_script(&self.file)?;
         let workspace = global.open_for(CALL_GROUPS)?;
         let scripts = workspace.load_callable().await;
         let output = global.output();
         scripts.problems().iter().for_each(|problem| output.warn(problem));
         let run = async |catalog: Arc<Catalog>| {
-            let call = Call::new(catalog, Caller::Cli).with_peer(Arc::new(Terminal(output)));
+            let call = Call::new(catalog, Caller::Cli).with_peer(Arc::new(LogPrinter(output)));
             Catalog::call("execute", json!({ "script": script }), call).await
         };
         let before = workspace.catalog.current();
-        let mut done = run(before.clone()).await;
-        if done.as_ref().is_err_and(|error| error.kind() == ErrorKind::BadRequest) {
+        let mut result = run(before.clone()).await;
+        if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BadRequest) {
             // The script was rejected before it ran, because it names an unknown function. The cached function lists of
             // MCP servers may be outdated: connect to the servers, and try again if the functions differ.
             workspace.connect_upstreams().await;
             let now = workspace.catalog.current();
             if !has_same_functions(&before, &now) {
-                done = run(now).await;
+                result = run(now).await;
             }
         }
         workspace.end_processes().await;
         workspace.close();
-        let done = done?;
-        let logs: Vec<Value> = done
+        let result = result?;
+        let logs: Vec<Value> = result
             .logs
             .iter()
             .map(|line| json!({"level": line.level.as_str().to_lowercase(), "message": line.message}))
             .collect();
-        let meta = done.inside;
-        let result = done.into_data();
-        output.content(&json!({ "result": result, "logs": logs, "meta": meta }), || match &result {
+        let meta = result.inside;
+        let result = result.into_data();
+        output.print_content(&json!({ "result": result, "logs": logs, "meta": meta }), || match &result {
             Value::String(text) => text.clone(),
             result => serde_json::to_string_pretty(result).unwrap_or_default(),
         })
@@ -71,7 +71,7 @@ fn has_same_functions(one: &Catalog, other: &Catalog) -> bool {
     one.entries().map(function).eq(other.entries().map(function))
 }
 
-fn read(file: &Path) -> CommandResult<String> {
+fn read_script(file: &Path) -> CommandResult<String> {
     let mut bytes = Vec::new();
     let read = if file == Path::new("-") {
         std::io::stdin().lock().take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut bytes)
@@ -80,8 +80,8 @@ fn read(file: &Path) -> CommandResult<String> {
     };
     read.map_err(|error| CommandError::usage(format!("cannot read {}: {error}", file.display())))?;
     if bytes.len() as u64 > SCRIPT_BYTES_MAX {
-        let most = SCRIPT_BYTES_MAX >> 20;
-        return Err(CommandError::usage(format!("{} is larger than {most} MiB", file.display())));
+        let mebibytes = SCRIPT_BYTES_MAX >> 20;
+        return Err(CommandError::usage(format!("{} is larger than {mebibytes} MiB", file.display())));
     }
     String::from_utf8(bytes).map_err(|_| CommandError::usage(format!("{} is not text", file.display())))
 }

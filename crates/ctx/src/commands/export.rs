@@ -1,6 +1,6 @@
 //! `ctx export`: writes all documents as one JSON object.
 
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult};
 use serde_json::json;
 use std::fs::File;
@@ -20,13 +20,15 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
+    pub(crate) fn run(self, global: &GlobalOptions) -> CommandResult {
         let workspace = global.open()?;
         let knowledge = &workspace.knowledge;
         let mut ids = knowledge.ids()?;
         ids.sort();
-        let place = self.output.as_ref().map_or_else(String::new, |path| format!(" to {}", path.display()));
-        let failed = |error: io::Error| CommandError::new(format!("cannot write the export{place}: {error}"));
+        let destination =
+            self.output.as_ref().map_or_else(String::new, |path| format!(" to {}", path.display()));
+        let failed =
+            |error: io::Error| CommandError::new(format!("cannot write the export{destination}: {error}"));
         let mut target: Box<dyn Write> = match &self.output {
             Some(path) => Box::new(BufWriter::new(File::create(path).map_err(failed)?)),
             None => Box::new(BufWriter::new(io::stdout().lock())),
@@ -38,18 +40,20 @@ impl Export {
             let tags = json!(document.tags);
             let mut value = serde_json::to_value(document).map_err(|error| failed(error.into()))?;
             value["tags"] = tags;
-            if is_gone(write!(target, "{separator}{value}")).map_err(failed)? {
+            if is_pipe_closed(write!(target, "{separator}{value}")).map_err(failed)? {
                 return Ok(());
             }
             separator = ",\n";
         }
         let start = if separator.starts_with('{') { separator } else { "" };
-        is_gone(writeln!(target, "{start}\n]}}").and_then(|()| target.flush())).map_err(failed).map(drop)
+        is_pipe_closed(writeln!(target, "{start}\n]}}").and_then(|()| target.flush()))
+            .map_err(failed)
+            .map(drop)
     }
 }
 
 /// Whether the reader of stdout has closed the pipe, as `head` does: this is no failure.
-fn is_gone(written: io::Result<()>) -> io::Result<bool> {
+fn is_pipe_closed(written: io::Result<()>) -> io::Result<bool> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
         other => other.map(|()| false),

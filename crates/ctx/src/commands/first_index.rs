@@ -4,7 +4,7 @@
 
 use super::init::{DOCUMENT_BYTES_MAX, NewWorkspace};
 use crate::error::{CommandError, CommandResult};
-use crate::output::{Output, bytes, count};
+use crate::output::{CommandOutput, bytes, count};
 use crate::workspace::Workspace;
 use ctx_core::SourceName;
 use ctx_knowledge::{OpenOptions, Survey, SurveyLimits};
@@ -29,14 +29,14 @@ struct NewSource {
 }
 
 /// Asks for confirmation before a workspace is created in a large or special folder.
-pub(super) fn confirm_new(new: &NewWorkspace, yes: bool, output: &Output) -> CommandResult {
+pub(super) fn confirm_new(new: &NewWorkspace, yes: bool, output: &CommandOutput) -> CommandResult {
     let source = NewSource { root: new.root.clone(), settings: new.settings() };
     confirm(&new.root, &[&new.root], &[source], DOCUMENT_BYTES_MAX, yes, output)
 }
 
 /// Asks for confirmation before large or special sources of a workspace are first synced. An earlier sync, even an
 /// incomplete one, counts as confirmation.
-pub(super) fn confirm_sources(workspace: &Workspace, yes: bool, output: &Output) -> CommandResult {
+pub(super) fn confirm_sources(workspace: &Workspace, yes: bool, output: &CommandOutput) -> CommandResult {
     let config = &workspace.config;
     let knowledge = &workspace.knowledge;
     let mut new = Vec::new();
@@ -55,18 +55,18 @@ pub(super) fn confirm_sources(workspace: &Workspace, yes: bool, output: &Output)
     let has_documents = |name: &str| known.iter().any(|source| source.name == name && source.documents > 0);
     let new: Vec<NewSource> =
         new.into_iter().filter(|(name, _)| !has_documents(name)).map(|(_, source)| source).collect();
-    let places: Vec<&Path> = new.iter().map(|source| source.root.as_path()).collect();
+    let roots: Vec<&Path> = new.iter().map(|source| source.root.as_path()).collect();
     let document_bytes_max = config.settings.limits.document_bytes.get();
-    confirm(&config.root, &places, &new, document_bytes_max, yes, output)
+    confirm(&config.root, &roots, &new, document_bytes_max, yes, output)
 }
 
 fn confirm(
     workspace_root: &Path,
-    places: &[&Path],
+    roots: &[&Path],
     sources: &[NewSource],
     document_bytes_max: u64,
     yes: bool,
-    output: &Output,
+    output: &CommandOutput,
 ) -> CommandResult {
     let options = OpenOptions {
         workspace_root,
@@ -82,29 +82,31 @@ fn confirm(
             tracing::debug!("{} cannot be counted", source.root.display());
         }
     }
-    let special = places.iter().find_map(|place| Some(((*place).to_owned(), special_place(place)?)));
-    let (place, why) = match special {
+    let special = roots.iter().find_map(|root| Some(((*root).to_owned(), special_folder(root)?)));
+    let (root, reason) = match special {
         Some(special) => special,
         None if survey.is_cut => (workspace_root.to_owned(), "is large"),
         None => return Ok(()),
     };
-    let told = format!("{} {why}: {}", place.display(), describe(&survey));
+    let description = format!("{} {reason}: {}", root.display(), describe(&survey));
     if yes {
-        output.say(&told);
+        output.say(&description);
         return Ok(());
     }
-    match output.confirm(&format!("{told}\nindex it? [y/N] ")) {
+    match output.confirm(&format!("{description}\nindex it? [y/N] ")) {
         Some(true) => Ok(()),
-        Some(false) => Err(CommandError::new("nothing was indexed").hint(NARROW)),
-        None => Err(CommandError::usage(told).hint("`--yes` indexes it all the same").hint(NARROW)),
+        Some(false) => Err(CommandError::new("nothing was indexed").hint(NARROW_HINT)),
+        None => {
+            Err(CommandError::usage(description).hint("`--yes` indexes it all the same").hint(NARROW_HINT))
+        }
     }
 }
 
-const NARROW: &str = "to index less, name a folder inside it, or write ctx.toml with `ctx init` and set `root`, \
+const NARROW_HINT: &str = "to index less, name a folder inside it, or write ctx.toml with `ctx init` and set `root`, \
      `include_globs` and `exclude_globs`";
 
 /// The reason why a folder should hardly be indexed as a whole: it is the file system, or contains the home folder.
-fn special_place(path: &Path) -> Option<&'static str> {
+fn special_folder(path: &Path) -> Option<&'static str> {
     let canonical = |path: PathBuf| path.canonicalize().unwrap_or(path);
     let path = canonical(path.to_owned());
     if path.parent().is_none() {
@@ -124,22 +126,23 @@ fn describe(survey: &Survey) -> String {
     let space = bytes(size.saturating_mul(INDEX_BYTES_PER_BYTE));
     let time = duration((files / FILES_PER_SECOND).max(size / BYTES_PER_SECOND));
     let counted = match files > LIMITS.files {
-        true => format!("{} files", grouped(LIMITS.files)),
+        true => format!("{} files", group_digits(LIMITS.files)),
         false if files == 1 => count(files, "file"),
-        false => format!("{} files", grouped(files)),
+        false => format!("{} files", group_digits(files)),
     };
-    let least = if is_cut { "at least " } else { "" };
-    let takes =
-        format!("which takes {least}about {time} until it can be searched, and {least}about {space} of disk");
+    let at_least = if is_cut { "at least " } else { "" };
+    let cost = format!(
+        "which takes {at_least}about {time} until it can be searched, and {at_least}about {space} of disk"
+    );
     if entries > LIMITS.entries {
-        let entries = grouped(LIMITS.entries);
+        let entries = group_digits(LIMITS.entries);
         return format!(
-            "more than {entries} files and folders; of the first, {counted} with {} would be indexed, {takes}",
+            "more than {entries} files and folders; of the first, {counted} with {} would be indexed, {cost}",
             bytes(size)
         );
     }
     let more = if is_cut { "more than " } else { "" };
-    format!("{more}{counted} with {} would be indexed, {takes}", bytes(size))
+    format!("{more}{counted} with {} would be indexed, {cost}", bytes(size))
 }
 
 /// A duration in words, rounded up to whole seconds, minutes or hours.
@@ -153,7 +156,7 @@ fn duration(seconds: u64) -> String {
 }
 
 /// A number with commas: 50,000.
-pub(super) fn grouped(number: u64) -> String {
+pub(super) fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -188,6 +191,6 @@ mod tests {
              about a second until it can be searched, and at least about 50 B of disk"
         );
         assert_eq!((duration(600), duration(20_000)), ("10 minutes".to_owned(), "6 hours".to_owned()));
-        assert_eq!((grouped(999), grouped(1_234_567)), ("999".to_owned(), "1,234,567".to_owned()));
+        assert_eq!((group_digits(999), group_digits(1_234_567)), ("999".to_owned(), "1,234,567".to_owned()));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Decides by names and sizes only and opens no file. The reasons for the choices are in docs/decisions.
 
-use super::first_index::grouped;
+use super::first_index::group_digits;
 use crate::output::count;
 use ctx_core::{is_example_environment, is_secret_file};
 use ctx_knowledge::{document_endings, readable_endings};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of files examined in a folder.
-pub(super) const LOOKED_AT_MAX: usize = 20_000;
+pub(super) const FILES_EXAMINED_MAX: usize = 20_000;
 /// File extensions of readable formats that are left out: such files are long and generated, and would crowd out
 /// documents in search results.
 const LOGS_AND_DATA: [&str; 8] = ["diff", "geojson", "jsonl", "log", "ndjson", "patch", "plist", "svg"];
@@ -84,7 +84,7 @@ const KINDS_SHOWN: usize = 6;
 
 /// A reason to leave files out, in the order of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Reason {
+enum SkipReason {
     UnknownFormat,
     LogOrData,
     Large,
@@ -93,7 +93,7 @@ enum Reason {
     OverLimit,
 }
 
-impl Reason {
+impl SkipReason {
     fn text(self) -> &'static str {
         match self {
             Self::UnknownFormat => "no known text format",
@@ -114,7 +114,7 @@ pub(crate) struct FolderContents {
     /// Names without an extension that it indexes.
     text_names: BTreeMap<String, usize>,
     /// Kinds of files that it leaves out, such as `.png`.
-    left_out: BTreeMap<Reason, BTreeMap<String, usize>>,
+    left_out: BTreeMap<SkipReason, BTreeMap<String, usize>>,
     /// Configuration and data files that are too large, as extension and path.
     large: Vec<(String, String)>,
     /// Number of files that usually hold secrets.
@@ -125,9 +125,9 @@ pub(crate) struct FolderContents {
 }
 
 impl FolderContents {
-    /// Examines a folder, at most `looked_at_max` of its files. Files larger than `document_bytes_max` are counted as
+    /// Examines a folder, at most `files_max` of its files. Files larger than `document_bytes_max` are counted as
     /// left out, since no sync can read them.
-    pub(super) fn of(directory: &Path, looked_at_max: usize, document_bytes_max: u64) -> Self {
+    pub(super) fn of(directory: &Path, files_max: usize, document_bytes_max: u64) -> Self {
         let mut contents = Self::default();
         let is_file = |entry: &DirEntry| entry.file_type().is_some_and(|kind| kind.is_file());
         let mut walk = WalkBuilder::new(directory);
@@ -141,7 +141,7 @@ impl FolderContents {
             !is_packages_folder && (entry.depth() == 0 || is_file(entry) || !is_hidden(entry))
         });
         let mut files = walk.build().flatten().filter(is_file);
-        for file in files.by_ref().take(looked_at_max) {
+        for file in files.by_ref().take(files_max) {
             let path = file.path().strip_prefix(directory).unwrap_or(file.path());
             if is_secret_file(path) {
                 contents.secret_files += 1;
@@ -153,10 +153,10 @@ impl FolderContents {
                 contents.add(path, bytes, document_bytes_max);
             }
         }
-        contents.cut_at = files.next().map(|_| looked_at_max);
+        contents.cut_at = files.next().map(|_| files_max);
         let packages_folders = packages_folders.load(Ordering::Relaxed);
         if packages_folders > 0 {
-            let kinds = contents.left_out.entry(Reason::Generated).or_default();
+            let kinds = contents.left_out.entry(SkipReason::Generated).or_default();
             kinds.insert(format!("{PACKAGES_FOLDER}/"), packages_folders);
         }
         contents.leave_out_endings_of_many_large_files();
@@ -166,31 +166,31 @@ impl FolderContents {
     fn add(&mut self, path: &Path, bytes: u64, document_bytes_max: u64) {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
         if let Some(kind) = generated_kind(&name.to_ascii_lowercase()) {
-            return self.leave_out(Reason::Generated, kind.to_owned());
+            return self.leave_out(SkipReason::Generated, kind.to_owned());
         }
         let Some(ending) = path.extension().and_then(|ending| ending.to_str()) else {
             return match TEXT_NAMES.contains(&name.to_ascii_lowercase().as_str()) {
                 true => *self.text_names.entry(name.to_owned()).or_default() += 1,
-                false => self.leave_out(Reason::NoEnding, String::new()),
+                false => self.leave_out(SkipReason::NoEnding, String::new()),
             };
         };
         let lower = ending.to_ascii_lowercase();
         let kind = format!(".{ending}");
         if !readable_endings().any(|known| known == lower) {
-            self.leave_out(Reason::UnknownFormat, kind);
+            self.leave_out(SkipReason::UnknownFormat, kind);
         } else if LOGS_AND_DATA.contains(&lower.as_str()) {
-            self.leave_out(Reason::LogOrData, kind);
+            self.leave_out(SkipReason::LogOrData, kind);
         } else if bytes > document_bytes_max {
-            self.leave_out(Reason::OverLimit, kind);
+            self.leave_out(SkipReason::OverLimit, kind);
         } else if SETTINGS.contains(&lower.as_str()) && bytes > SETTINGS_BYTES_MAX {
             self.large.push((ending.to_owned(), slashed(path)));
-            self.leave_out(Reason::Large, kind);
+            self.leave_out(SkipReason::Large, kind);
         } else {
             *self.read.entry(ending.to_owned()).or_default() += 1;
         }
     }
 
-    fn leave_out(&mut self, reason: Reason, kind: String) {
+    fn leave_out(&mut self, reason: SkipReason, kind: String) {
         *self.left_out.entry(reason).or_default().entry(kind).or_default() += 1;
     }
 
@@ -202,7 +202,7 @@ impl FolderContents {
         }
         for (ending, _) in std::mem::take(&mut self.large) {
             let small = self.read.remove(&ending).unwrap_or_default();
-            *self.left_out.entry(Reason::Large).or_default().entry(format!(".{ending}")).or_default() +=
+            *self.left_out.entry(SkipReason::Large).or_default().entry(format!(".{ending}")).or_default() +=
                 small;
         }
     }
@@ -254,9 +254,9 @@ impl FolderContents {
             parts.push(format!("{files} (`include_sensitive_globs` decides)"));
         }
         let line = (!parts.is_empty()).then(|| format!("not indexed: {}", parts.join("; ")));
-        let Some(looked_at) = self.cut_at else { return line };
-        let looked_at = grouped(looked_at as u64);
-        let cut = format!("more than {looked_at} files: only the first {looked_at} were looked at");
+        let Some(examined) = self.cut_at else { return line };
+        let examined = group_digits(examined as u64);
+        let cut = format!("more than {examined} files: only the first {examined} were looked at");
         Some(line.map_or_else(|| cut.clone(), |line| format!("{cut}; of those {line}")))
     }
 }
@@ -300,14 +300,14 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn contents(files: &[(&str, usize)], looked_at_max: usize) -> FolderContents {
+    fn contents(files: &[(&str, usize)], files_max: usize) -> FolderContents {
         let folder = tempfile::tempdir().unwrap();
         for (name, bytes) in files {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "x".repeat(*bytes)).unwrap();
         }
-        FolderContents::of(folder.path(), looked_at_max, 1 << 20)
+        FolderContents::of(folder.path(), files_max, 1 << 20)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `ctx get`: looks a document up by path, name or id, and prints it.
 
-use crate::cli::{Global, examples, working_directory};
+use crate::cli::{GlobalOptions, examples, working_directory};
 use crate::error::{CommandError, CommandResult};
 use crate::output::table;
 use crate::workspace::Workspace;
@@ -25,38 +25,38 @@ pub(crate) struct Get {
 }
 
 impl Get {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let workspace = global.open()?;
         let document = get(&workspace, &self.document).await;
         workspace.close();
         let document = document?;
-        global.output().content(&document, || as_text(&document))
+        global.output().print_content(&document, || as_text(&document))
     }
 }
 
-async fn get(workspace: &Workspace, typed: &str) -> CommandResult<Value> {
-    let id = match workspace.knowledge.look_up(typed, &working_directory()?)? {
+async fn get(workspace: &Workspace, name: &str) -> CommandResult<Value> {
+    let id = match workspace.knowledge.look_up(name, &working_directory()?)? {
         Lookup::Found(id) => id.to_string(),
-        Lookup::Ambiguous(candidates) => return Err(ambiguous(typed, &candidates)),
-        Lookup::Missing(nearest) => return Err(missing(typed, &nearest)),
+        Lookup::Ambiguous(candidates) => return Err(ambiguous(name, &candidates)),
+        Lookup::Missing(nearest) => return Err(missing(name, &nearest)),
     };
     Ok(workspace.call("context.get", json!({ "id": id })).await?)
 }
 
-fn ambiguous(typed: &str, candidates: &[NamedDocument]) -> CommandError {
-    let several = candidates.len();
-    let mut error = CommandError::usage(format!("`{typed}` may mean any of {several} documents"));
+fn ambiguous(name: &str, candidates: &[NamedDocument]) -> CommandError {
+    let matches = candidates.len();
+    let mut error = CommandError::usage(format!("`{name}` may mean any of {matches} documents"));
     for candidate in candidates.iter().take(CANDIDATES_SHOWN) {
         error = error.hint(format!("{}  {}", candidate.id, candidate.full_name));
     }
-    match several.saturating_sub(CANDIDATES_SHOWN) {
+    match matches.saturating_sub(CANDIDATES_SHOWN) {
         0 => error,
         more => error.hint(format!("and {more} more")),
     }
 }
 
-fn missing(typed: &str, nearest: &[String]) -> CommandError {
-    let error = CommandError::of_kind(ErrorKind::NotFound, format!("no document `{typed}`"));
+fn missing(name: &str, nearest: &[String]) -> CommandError {
+    let error = CommandError::of_kind(ErrorKind::NotFound, format!("no document `{name}`"));
     match nearest {
         [] => error.hint("`ctx search` shows the paths and ids of what it finds"),
         nearest => nearest.iter().fold(error, |error, name| error.hint(format!("did you mean `{name}`?"))),

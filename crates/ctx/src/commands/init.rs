@@ -1,8 +1,8 @@
 //! `ctx init`: writes a `ctx.toml` that fits the contents of a folder.
 
-use super::folder_contents::{FolderContents, LOOKED_AT_MAX};
-use crate::cli::{Global, examples, working_directory};
-use crate::config::{FILE_NAMES, Typed, locate_in};
+use super::folder_contents::{FILES_EXAMINED_MAX, FolderContents};
+use crate::cli::{GlobalOptions, examples, working_directory};
+use crate::config::{CliOverrides, FILE_NAMES, locate_in};
 use crate::error::{CommandError, CommandResult};
 use ctx_knowledge::KINDS;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(crate) struct Init {
 }
 
 impl Init {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
+    pub(crate) fn run(self, global: &GlobalOptions) -> CommandResult {
         let output = global.output();
         if global.names_config() {
             return Err(CommandError::usage(
@@ -37,16 +37,16 @@ impl Init {
             Some(directory) => directory,
             None => working_directory()?,
         };
-        let new = NewWorkspace::fit(&directory)?;
+        let new = NewWorkspace::for_folder(&directory)?;
         let created = new.is_some();
         if let Some(new) = &new {
             new.write()?;
         }
-        let config = global.load_in(&directory, &Typed::default())?;
+        let config = global.load_in(&directory, &CliOverrides::default())?;
         let file = config.path.clone();
         global.open_config(config)?;
         let shown = file.as_deref().unwrap_or(&directory).display().to_string();
-        output.answer(&json!({"config": shown, "created": created}), || match &new {
+        output.print_result(&json!({"config": shown, "created": created}), || match &new {
             Some(new) => format!(
                 "created {shown}\n{}next: `ctx sync`, then `ctx search WORDS` or `ctx serve mcp`",
                 new.contents.left_out_line().map_or_else(String::new, |line| format!("{line}\n"))
@@ -65,14 +65,14 @@ pub(super) struct NewWorkspace {
 
 impl NewWorkspace {
     /// Derives a configuration from the contents of the folder; `None` if the folder has one already.
-    pub(super) fn fit(directory: &Path) -> CommandResult<Option<Self>> {
+    pub(super) fn for_folder(directory: &Path) -> CommandResult<Option<Self>> {
         if !directory.is_dir() {
-            return Err(no_folder(directory));
+            return Err(not_a_folder(directory));
         }
         if locate_in(directory, None).workspace.is_some() {
             return Ok(None);
         }
-        let contents = FolderContents::of(directory, LOOKED_AT_MAX, DOCUMENT_BYTES_MAX);
+        let contents = FolderContents::of(directory, FILES_EXAMINED_MAX, DOCUMENT_BYTES_MAX);
         Ok(Some(Self { root: directory.to_owned(), contents }))
     }
 
@@ -88,13 +88,13 @@ impl NewWorkspace {
     /// Writes the configuration file and returns its path.
     pub(super) fn write(&self) -> CommandResult<PathBuf> {
         let path = self.root.join(FILE_NAMES[0]);
-        fs::write(&path, fitted(&self.contents))
+        fs::write(&path, config_text(&self.contents))
             .map_err(|error| CommandError::new(format!("cannot write {}: {error}", path.display())))?;
         Ok(path)
     }
 }
 
-fn no_folder(path: &Path) -> CommandError {
+fn not_a_folder(path: &Path) -> CommandError {
     let shown = path.display();
     if !path.is_file() {
         return CommandError::usage(format!("there is no folder {shown}"))
@@ -108,7 +108,7 @@ fn no_folder(path: &Path) -> CommandError {
 }
 
 /// The text of a configuration file for these folder contents.
-fn fitted(contents: &FolderContents) -> String {
+fn config_text(contents: &FolderContents) -> String {
     format!(
         r#"# A Context Harness workspace. Every setting has a default: `ctx config show` lists them.
 

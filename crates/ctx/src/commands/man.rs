@@ -1,8 +1,8 @@
 //! `ctx man`: writes man pages from the definition of the command line.
 
-use crate::cli::{Global, definition, examples};
+use crate::cli::{GlobalOptions, definition, examples};
 use crate::error::{CommandError, CommandResult};
-use clap_mangen::Man as Page;
+use clap_mangen::Man as ManPage;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,25 +20,25 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
+    pub(crate) fn run(self, global: &GlobalOptions) -> CommandResult {
         let output = global.output();
         let Some(folder) = &self.folder else {
             let mut page = Vec::new();
-            Page::new(built())
+            ManPage::new(built_command())
                 .render(&mut page)
                 .map_err(|error| CommandError::new(format!("cannot write the page: {error}")))?;
             return output.print(&String::from_utf8_lossy(&page));
         };
         let written = write_pages(folder)
             .map_err(|error| CommandError::new(format!("cannot write to {}: {error}", folder.display())))?;
-        output.answer(&serde_json::json!({ "pages": written }), || {
+        output.print_result(&serde_json::json!({ "pages": written }), || {
             format!("wrote {} to {}", crate::output::count(written.len() as u64, "page"), folder.display())
         })
     }
 }
 
 /// The command line with the full names of nested commands (`ctx-tool-test`) and without their `help` subcommands.
-fn built() -> clap::Command {
+fn built_command() -> clap::Command {
     let mut command = definition().disable_help_subcommand(true);
     command.build();
     command
@@ -48,10 +48,10 @@ fn built() -> clap::Command {
 fn write_pages(folder: &Path) -> io::Result<Vec<String>> {
     fs::create_dir_all(folder)?;
     let mut written = Vec::new();
-    let mut left = vec![built()];
-    while let Some(command) = left.pop() {
-        left.extend(command.get_subcommands().filter(|child| !child.is_hide_set()).cloned());
-        let page = Page::new(command);
+    let mut pending = vec![built_command()];
+    while let Some(command) = pending.pop() {
+        pending.extend(command.get_subcommands().filter(|child| !child.is_hide_set()).cloned());
+        let page = ManPage::new(command);
         let name = page.get_filename();
         let mut text = Vec::new();
         page.render(&mut text)?;

@@ -8,10 +8,10 @@ mod connector;
 mod docs;
 mod doctor;
 mod embed;
+mod embedding_thread;
 mod eval;
 mod exec;
 mod export;
-mod filling;
 mod first_index;
 mod folder_contents;
 mod generate;
@@ -22,6 +22,7 @@ mod reference;
 mod refresh;
 mod run;
 mod runs;
+mod script_test;
 mod search;
 mod serve;
 mod sources;
@@ -29,12 +30,11 @@ mod stats;
 mod sync;
 mod template;
 mod tool;
-mod trial;
 mod trust;
 mod up;
 mod upstream;
 
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::error::CommandResult;
 use clap::Subcommand;
 
@@ -72,7 +72,7 @@ pub(crate) enum Command {
 }
 
 /// Runs a command.
-pub(crate) async fn run(command: Command, global: &Global) -> CommandResult {
+pub(crate) async fn run(command: Command, global: &GlobalOptions) -> CommandResult {
     match command {
         Command::Up(up) => up.run(global).await,
         Command::Init(init) => init.run(global),

@@ -1,9 +1,9 @@
 //! Automatic syncs while a command runs: when a watched source changes and on schedule, with backoff after failures.
 
-use crate::admin::{self, PARALLEL, SourceOutcome, SyncSources, SyncSourcesRequest};
+use crate::admin::{self, PARALLEL_SYNCS_MAX, SourceOutcome, SyncSources, SyncSourcesRequest};
 use crate::config::SectionChanges;
 use crate::error::{CommandError, Exit};
-use crate::workspace::{Freshness, Workspace, time_until_due};
+use crate::workspace::{SourceFreshness, Workspace, time_until_due};
 use ctx_core::{Call, Caller, Catalog, SourceName, Watch};
 use ctx_knowledge::{SyncReport, Warning};
 use jiff::Timestamp;
@@ -22,10 +22,10 @@ const RETRY_LAST: Duration = Duration::from_secs(300);
 const RETRY_BUSY: Duration = Duration::from_secs(2);
 /// Maximum pause after a sync. The pause is as long as the sync took, so that a source that changes all the time
 /// keeps a processor busy for at most half of the time.
-const REST_MAX: Duration = Duration::from_secs(60);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// A result of a sync to report to the user.
-pub(in crate::commands) enum News<'a> {
+pub(in crate::commands) enum SyncEvent<'a> {
     /// A sync changed documents, or succeeded after a failure.
     Synced(&'a SyncReport),
     /// The list of unreadable documents has changed.
@@ -35,13 +35,13 @@ pub(in crate::commands) enum News<'a> {
 }
 
 /// Receives the results of syncs.
-pub(in crate::commands) type Tell = Arc<dyn Fn(News<'_>) + Send + Sync>;
+pub(in crate::commands) type SyncReporter = Arc<dyn Fn(SyncEvent<'_>) + Send + Sync>;
 
 /// The result of a sync of one source.
-pub(super) type Outcome = Result<SyncReport, CommandError>;
+pub(super) type SyncResult = Result<SyncReport, CommandError>;
 
 /// A source that is kept fresh, with its schedule and the last reported problems.
-pub(super) struct Kept {
+pub(super) struct SourceRefresh {
     name: SourceName,
     watch: bool,
     every: Option<Duration>,
@@ -53,27 +53,31 @@ pub(super) struct Kept {
     failure: Option<Vec<String>>,
 }
 
-impl Kept {
+impl SourceRefresh {
     /// A source that was just synced.
-    pub(super) fn after(freshness: &Freshness, outcome: &Outcome) -> Self {
-        let mut kept = Self::new(freshness);
-        kept.note(outcome, Instant::now(), &|_| ());
-        kept
+    pub(super) fn after_sync(freshness: &SourceFreshness, result: &SyncResult) -> Self {
+        let mut source = Self::new(freshness);
+        source.record_result(result, Instant::now(), &|_| ());
+        source
     }
 
     /// A source with the time of its last sync, if any.
-    pub(super) fn since(freshness: &Freshness, last_sync: Option<Timestamp>, now: Timestamp) -> Self {
-        let mut kept = Self::new(freshness);
-        kept.due = kept.every.map(|every| Instant::now() + time_until_due(every, last_sync, now));
-        kept
+    pub(super) fn since_last_sync(
+        freshness: &SourceFreshness,
+        last_sync: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
+        let mut source = Self::new(freshness);
+        source.due = source.every.map(|every| Instant::now() + time_until_due(every, last_sync, now));
+        source
     }
 
     /// A source whose next sync is due immediately.
-    fn due_now(freshness: &Freshness) -> Self {
+    fn due_now(freshness: &SourceFreshness) -> Self {
         Self { due: Some(Instant::now()), ..Self::new(freshness) }
     }
 
-    fn new(freshness: &Freshness) -> Self {
+    fn new(freshness: &SourceFreshness) -> Self {
         Self {
             name: freshness.name.clone(),
             watch: freshness.watch,
@@ -86,16 +90,16 @@ impl Kept {
     }
 
     /// Records the result of a sync, reports changes to it, and schedules the next sync.
-    fn note(&mut self, outcome: &Outcome, now: Instant, tell: &dyn Fn(News<'_>)) {
-        match outcome {
+    fn record_result(&mut self, result: &SyncResult, now: Instant, report_event: &dyn Fn(SyncEvent<'_>)) {
+        match result {
             Ok(report) => {
                 let recovered = self.failure.take().is_some();
                 if report.warnings != self.warnings {
-                    tell(News::Warned(report));
+                    report_event(SyncEvent::Warned(report));
                     self.warnings.clone_from(&report.warnings);
                 }
                 if recovered || report.added + report.updated + report.deleted > 0 {
-                    tell(News::Synced(report));
+                    report_event(SyncEvent::Synced(report));
                 }
                 self.retry = RETRY_FIRST;
                 self.due = self.every.map(|every| now + every);
@@ -103,7 +107,7 @@ impl Kept {
             Err(error) if error.exit == Exit::Busy => self.due = Some(now + RETRY_BUSY),
             Err(error) => {
                 if self.failure.as_ref() != Some(&error.messages) {
-                    tell(News::Failed(error));
+                    report_event(SyncEvent::Failed(error));
                     self.failure = Some(error.messages.clone());
                 }
                 self.due = Some(now + self.retry);
@@ -118,42 +122,42 @@ impl Kept {
     }
 
     /// Syncs the source when the watch signals a change or a sync is due, one sync at a time, until `shutdown`.
-    async fn keep<F>(
+    async fn run<F>(
         mut self,
         mut watch: Option<Watch>,
         sync: impl Fn(SourceName) -> F,
-        tell: Tell,
+        report_event: SyncReporter,
         shutdown: CancellationToken,
     ) where
-        F: Future<Output = Outcome>,
+        F: Future<Output = SyncResult>,
     {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                () = until(self.due) => {}
-                () = changed(&mut watch) => {}
+                () = sleep_until_due(self.due) => {}
+                () = wait_for_change(&mut watch) => {}
             }
             let started = Instant::now();
-            let outcome = sync(self.name.clone()).await;
-            if outcome.is_err() && shutdown.is_cancelled() {
+            let result = sync(self.name.clone()).await;
+            if result.is_err() && shutdown.is_cancelled() {
                 // Interrupted by the shutdown: not a failure to report.
                 return;
             }
-            self.note(&outcome, Instant::now(), &*tell);
-            let rest = sleep(started.elapsed().min(REST_MAX));
-            shutdown.run_until_cancelled(rest).await;
+            self.record_result(&result, Instant::now(), &*report_event);
+            let pause = sleep(started.elapsed().min(PAUSE_MAX));
+            shutdown.run_until_cancelled(pause).await;
         }
     }
 }
 
-async fn until(due: Option<Instant>) {
+async fn sleep_until_due(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
         None => std::future::pending().await,
     }
 }
 
-async fn changed(watch: &mut Option<Watch>) {
+async fn wait_for_change(watch: &mut Option<Watch>) {
     if let Some(watched) = watch
         && watched.changed().await
     {
@@ -164,55 +168,55 @@ async fn changed(watch: &mut Option<Watch>) {
 }
 
 /// The running tasks that keep sources fresh, one per source.
-pub(super) struct Refresh {
+pub(super) struct RefreshTasks {
     tasks: JoinSet<()>,
 }
 
-impl Refresh {
+impl RefreshTasks {
     /// Starts a task per source. They end soon after `shutdown`, between two documents.
     pub(super) fn start(
         workspace: &Workspace,
-        sources: Vec<Kept>,
-        tell: &Tell,
+        sources: Vec<SourceRefresh>,
+        report_event: &SyncReporter,
         shutdown: &CancellationToken,
     ) -> Self {
-        let turns = Arc::new(Semaphore::new(PARALLEL));
+        let permits = Arc::new(Semaphore::new(PARALLEL_SYNCS_MAX));
         let mut tasks = JoinSet::new();
-        for kept in sources.into_iter().filter(Kept::has_work) {
-            let watch = if kept.watch { workspace.knowledge.watch(&kept.name) } else { None };
-            let (catalog, turns, stop) = (workspace.catalog.clone(), turns.clone(), shutdown.clone());
+        for source in sources.into_iter().filter(SourceRefresh::has_work) {
+            let watch = if source.watch { workspace.knowledge.watch(&source.name) } else { None };
+            let (catalog, permits, stop) = (workspace.catalog.clone(), permits.clone(), shutdown.clone());
             let sync = move |name: SourceName| {
-                let (catalog, turns, stop) = (catalog.clone(), turns.clone(), stop.clone());
+                let (catalog, permits, stop) = (catalog.clone(), permits.clone(), stop.clone());
                 async move {
-                    let _turn = turns.acquire().await;
+                    let _permit = permits.acquire().await;
                     sync_one(catalog.current(), &name, &stop).await
                 }
             };
-            tasks.spawn(kept.keep(watch, sync, tell.clone(), shutdown.clone()));
+            tasks.spawn(source.run(watch, sync, report_event.clone(), shutdown.clone()));
         }
         Self { tasks }
     }
 
     /// The sources of a workspace with their schedules, for a server.
-    pub(super) fn of(workspace: &Workspace) -> Vec<Kept> {
+    pub(super) fn of(workspace: &Workspace) -> Vec<SourceRefresh> {
         let now = Timestamp::now();
-        let kept = |freshness: &Freshness| {
+        let source = |freshness: &SourceFreshness| {
             let last_sync = workspace.knowledge.last_sync(&freshness.name).unwrap_or_default();
-            Kept::since(freshness, last_sync, now)
+            SourceRefresh::since_last_sync(freshness, last_sync, now)
         };
-        workspace.freshness.iter().map(kept).collect()
+        workspace.freshness.iter().map(source).collect()
     }
 
     /// The sources of a workspace after a configuration reload. New and changed sources are due immediately, and so are
     /// watched ones, which may have changed during the reload.
-    pub(super) fn after(workspace: &Workspace, changes: &SectionChanges) -> Vec<Kept> {
+    pub(super) fn after(workspace: &Workspace, changes: &SectionChanges) -> Vec<SourceRefresh> {
         let all_changed = ["chunking", "embedding", "limits"].iter().any(|section| changes.contains(section));
         let sources = Self::of(workspace).into_iter().zip(&workspace.freshness);
-        let kept = sources.map(|(kept, freshness)| {
+        let refreshed = sources.map(|(source, freshness)| {
             let is_due = all_changed || freshness.watch || changes.contains(&freshness.section());
-            if is_due { Kept::due_now(freshness) } else { kept }
+            if is_due { SourceRefresh::due_now(freshness) } else { source }
         });
-        kept.collect()
+        refreshed.collect()
     }
 
     /// Waits for all tasks to end.
@@ -222,55 +226,55 @@ impl Refresh {
 }
 
 /// Syncs one source by a call through the catalog, without progress.
-async fn sync_one(catalog: Arc<Catalog>, name: &SourceName, stop: &CancellationToken) -> Outcome {
+async fn sync_one(catalog: Arc<Catalog>, name: &SourceName, stop: &CancellationToken) -> SyncResult {
     let call = Call::new(catalog, Caller::Cli).with_cancellation(stop);
     let request = SyncSourcesRequest { sources: vec![name.to_string()], ..SyncSourcesRequest::default() };
-    let synced = admin::call_as::<SyncSources>(call, request).await?.sources.into_iter().next();
-    let nothing = || CommandError::new(format!("{name}: nothing is known of its sync"));
-    synced.map_or_else(|| Err(nothing()), SourceOutcome::into_result)
+    let synced = admin::call_with::<SyncSources>(call, request).await?.sources.into_iter().next();
+    let missing = || CommandError::new(format!("{name}: nothing is known of its sync"));
+    synced.map_or_else(|| Err(missing()), SourceOutcome::into_result)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Every;
+    use crate::config::SyncInterval;
     use std::sync::Mutex;
 
-    fn source(every: Option<&str>) -> Freshness {
-        let every = every.map(|text| Every::try_from(text.to_owned()).unwrap());
-        Freshness { name: SourceName::new("git", "platform"), every, watch: false }
+    fn freshness(every: Option<&str>) -> SourceFreshness {
+        let every = every.map(|text| SyncInterval::try_from(text.to_owned()).unwrap());
+        SourceFreshness { name: SourceName::new("git", "platform"), every, watch: false }
     }
 
-    fn added(added: u64) -> Outcome {
+    fn synced_with(added: u64) -> SyncResult {
         Ok(SyncReport { added, ..SyncReport::default() })
     }
 
-    fn failed(message: &str) -> Outcome {
+    fn failed_with(message: &str) -> SyncResult {
         Err(CommandError::new(message))
     }
 
-    fn busy() -> Outcome {
+    fn busy() -> SyncResult {
         Err(CommandError { exit: Exit::Busy, ..CommandError::new("busy") })
     }
 
     /// Records a result, and returns which reports it caused.
-    fn said(kept: &mut Kept, outcome: &Outcome) -> Vec<&'static str> {
-        let said = Mutex::new(Vec::new());
-        kept.note(outcome, Instant::now(), &|news| {
-            said.lock().unwrap().push(match news {
-                News::Synced(_) => "synced",
-                News::Warned(_) => "warned",
-                News::Failed(_) => "failed",
+    fn reported_events(source: &mut SourceRefresh, result: &SyncResult) -> Vec<&'static str> {
+        let reported_events = Mutex::new(Vec::new());
+        source.record_result(result, Instant::now(), &|event| {
+            reported_events.lock().unwrap().push(match event {
+                SyncEvent::Synced(_) => "synced",
+                SyncEvent::Warned(_) => "warned",
+                SyncEvent::Failed(_) => "failed",
             });
         });
-        said.into_inner().unwrap()
+        reported_events.into_inner().unwrap()
     }
 
     /// Seconds until the next sync after a sync with this result.
-    fn next(kept: &mut Kept, outcome: &Outcome) -> Option<u64> {
+    fn next(source: &mut SourceRefresh, result: &SyncResult) -> Option<u64> {
         let now = Instant::now();
-        kept.note(outcome, now, &|_| ());
-        kept.due.map(|due| (due - now).as_secs())
+        source.record_result(result, now, &|_| ());
+        source.due.map(|due| (due - now).as_secs())
     }
 
     #[tokio::test]
@@ -279,7 +283,7 @@ mod tests {
         let due_in = |every, last: Option<&str>| {
             let last = last.map(|last| last.parse().unwrap());
             let started = Instant::now();
-            let due = Kept::since(&source(every), last, now).due;
+            let due = SourceRefresh::since_last_sync(&freshness(every), last, now).due;
             // In whole minutes, since some time passes during the test.
             due.map(|due| (due - started).as_secs_f64().div_euclid(60.0) as u64)
         };
@@ -296,39 +300,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_are_tried_again_later_and_later_and_success_returns_to_the_schedule() {
-        let mut kept = Kept::after(&source(Some("15m")), &added(0));
-        let waits: Vec<_> = (0..8).map(|_| next(&mut kept, &failed("no")).unwrap()).collect();
+    async fn failures_are_retried_with_backoff_and_success_returns_to_the_schedule() {
+        let mut source = SourceRefresh::after_sync(&freshness(Some("15m")), &synced_with(0));
+        let waits: Vec<_> = (0..8).map(|_| next(&mut source, &failed_with("no")).unwrap()).collect();
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(next(&mut kept, &busy()), Some(2));
-        assert_eq!(next(&mut kept, &added(1)), Some(900));
-        assert_eq!(next(&mut kept, &failed("no")), Some(5));
-        assert_eq!(next(&mut Kept::new(&source(None)), &added(1)), None);
+        assert_eq!(next(&mut source, &busy()), Some(2));
+        assert_eq!(next(&mut source, &synced_with(1)), Some(900));
+        assert_eq!(next(&mut source, &failed_with("no")), Some(5));
+        assert_eq!(next(&mut SourceRefresh::new(&freshness(None)), &synced_with(1)), None);
     }
 
     #[tokio::test]
-    async fn only_what_is_new_is_told() {
-        let mut kept = Kept::after(&source(None), &added(0));
-        assert_eq!(said(&mut kept, &added(0)), [""; 0]);
-        assert_eq!(said(&mut kept, &added(1)), ["synced"]);
-        assert_eq!(said(&mut kept, &busy()), [""; 0]);
-        assert_eq!(said(&mut kept, &failed("no")), ["failed"]);
-        assert_eq!(said(&mut kept, &failed("no")), [""; 0]);
-        assert_eq!(said(&mut kept, &failed("not at all")), ["failed"]);
-        assert_eq!(said(&mut kept, &added(0)), ["synced"], "it can be read again");
+    async fn only_changes_are_reported() {
+        let mut source = SourceRefresh::after_sync(&freshness(None), &synced_with(0));
+        assert_eq!(reported_events(&mut source, &synced_with(0)), [""; 0]);
+        assert_eq!(reported_events(&mut source, &synced_with(1)), ["synced"]);
+        assert_eq!(reported_events(&mut source, &busy()), [""; 0]);
+        assert_eq!(reported_events(&mut source, &failed_with("no")), ["failed"]);
+        assert_eq!(reported_events(&mut source, &failed_with("no")), [""; 0]);
+        assert_eq!(reported_events(&mut source, &failed_with("not at all")), ["failed"]);
+        assert_eq!(reported_events(&mut source, &synced_with(0)), ["synced"], "it can be read again");
         let warning = Warning { source_id: "a".to_owned(), reason: "locked".to_owned() };
         let warned = Ok(SyncReport { warnings: vec![warning], ..SyncReport::default() });
-        assert_eq!(said(&mut kept, &warned), ["warned"]);
-        assert_eq!(said(&mut kept, &warned), [""; 0]);
+        assert_eq!(reported_events(&mut source, &warned), ["warned"]);
+        assert_eq!(reported_events(&mut source, &warned), [""; 0]);
     }
 
     #[tokio::test]
     async fn a_source_is_synced_on_schedule_and_on_change_until_the_end() {
         let shutdown = CancellationToken::new();
         let (signal, watch) = Watch::channel();
-        let mut kept = Kept::new(&source(None));
-        kept.every = Some(Duration::from_millis(1));
-        kept.due = Some(Instant::now());
+        let mut source = SourceRefresh::new(&freshness(None));
+        source.every = Some(Duration::from_millis(1));
+        source.due = Some(Instant::now());
         let syncs = Mutex::new(0);
         let sync = |_| {
             let count = {
@@ -342,9 +346,9 @@ mod tests {
                 4 => shutdown.cancel(),
                 _ => {}
             }
-            std::future::ready(if count == 3 { failed("the schedule waits") } else { added(0) })
+            std::future::ready(if count == 3 { failed_with("the schedule waits") } else { synced_with(0) })
         };
-        kept.keep(Some(watch), sync, Arc::new(|_| ()), shutdown.clone()).await;
+        source.run(Some(watch), sync, Arc::new(|_| ()), shutdown.clone()).await;
         assert_eq!(*syncs.lock().unwrap(), 4);
     }
 }

@@ -1,8 +1,8 @@
 //! `ctx run`: turns its arguments into a configuration without a workspace, and serves it.
 
 use super::serve::{self, ConfigLoader};
-use crate::cli::{Global, examples};
-use crate::config::{Typed, TypedApi, TypedAuth, TypedBind, TypedServer};
+use crate::cli::{GlobalOptions, examples};
+use crate::config::{ApiArgument, AuthArgument, BindOptions, CliOverrides, ServerArgument};
 use crate::error::{CommandError, CommandResult};
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ pub(crate) struct Run {
     /// Path or URL of an API's OpenAPI description. The API is named after the file (`petstore.yaml` is `petstore`), or
     /// by a name before it, as in `pets=https://example.com/openapi.json`. Can be repeated.
     #[arg(value_name = "SPEC")]
-    specs: Vec<TypedApi>,
+    specs: Vec<ApiArgument>,
     /// Environment variable with the credentials of an API, as in `petstore:PETSTORE_TOKEN`. For an API with several
     /// security schemes, one per scheme, as in `petstore.api_key:PETSTORE_KEY`. Can be repeated.
     #[arg(long, value_name = "NAME[.SCHEME]:VARIABLE")]
-    auth: Vec<TypedAuth>,
+    auth: Vec<AuthArgument>,
     /// An MCP server: a command line, as in `files='npx -y server-filesystem .'`, or a URL, as in
     /// `remote=https://example.com/mcp`. Can be repeated.
     #[arg(long, value_name = "NAME=COMMAND|URL")]
-    mcp: Vec<TypedServer>,
+    mcp: Vec<ServerArgument>,
     /// Serve HTTP and MCP (at `/mcp`) at this address instead of MCP on stdin and stdout. Without an address, at
     /// `server.bind`. `--port` and `--bind` serve HTTP as well.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
@@ -37,22 +37,22 @@ pub(crate) struct Run {
     #[expect(clippy::option_option, reason = "absent, alone, and with an address are three things")]
     http: Option<Option<String>>,
     #[command(flatten)]
-    listen: TypedBind,
+    listen: BindOptions,
 }
 
 impl Run {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
-        let at_address = self.http.is_some() || self.listen.is_given();
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
+        let over_http = self.http.is_some() || self.listen.is_set();
         let address = self.http.flatten();
-        let typed = Typed {
+        let overrides = CliOverrides {
             servers: self.mcp,
             apis: self.specs,
             auth: self.auth,
             is_http: address.is_some(),
-            bind: if address.is_some() { TypedBind::to(address) } else { self.listen },
+            bind: if address.is_some() { BindOptions::at(address) } else { self.listen },
             store: None,
         };
-        let load: ConfigLoader = Arc::new(move |global| global.load_without_workspace(&typed));
+        let load: ConfigLoader = Arc::new(move |global| global.load_without_workspace(&overrides));
         let config = load(global)?;
         let settings = &config.settings;
         let has_scripts = !settings.tools.is_empty() || !settings.agents.is_empty();
@@ -63,6 +63,6 @@ impl Run {
                  ctx run --mcp files='npx -y @modelcontextprotocol/server-filesystem .'",
             ));
         }
-        serve::config(load, at_address, global).await
+        serve::serve_config(load, over_http, global).await
     }
 }

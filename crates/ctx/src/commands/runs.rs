@@ -1,7 +1,7 @@
 //! `ctx runs`: lists recorded runs, or prints one with the calls inside it.
 
 use crate::admin::{self, ListRuns, ListRunsRequest, ShowRun, ShowRunRequest};
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::output::{bytes, count, table};
 use ctx_core::{Inside, Outcome, Run};
@@ -33,11 +33,11 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let workspace = global.open()?;
         let (catalog, output) = (workspace.catalog.current(), global.output());
         let Some(id) = self.id else {
-            let nothing = match (self.failed, &self.tool) {
+            let empty_message = match (self.failed, &self.tool) {
                 (true, _) => "no run that failed is recorded",
                 (false, Some(_)) => "no run of this tool is recorded",
                 (false, None) => "no runs are recorded",
@@ -45,9 +45,9 @@ impl Runs {
             let request = ListRunsRequest { limit: self.limit, tool: self.tool, failed: self.failed };
             let listed = admin::call::<ListRuns>(catalog, request).await?;
             if listed.runs.is_empty() {
-                output.say(nothing);
+                output.say(empty_message);
             }
-            return output.answer(&listed, || list(&listed.runs));
+            return output.print_result(&listed, || run_table(&listed.runs));
         };
         let tree =
             admin::call::<ShowRun>(catalog, ShowRunRequest { id }).await.map_err(|error| {
@@ -56,11 +56,11 @@ impl Runs {
                     false => error.into(),
                 }
             })?;
-        output.answer(&tree, || tree.runs.iter().map(whole).collect::<Vec<_>>().join("\n"))
+        output.print_result(&tree, || tree.runs.iter().map(run_details).collect::<Vec<_>>().join("\n"))
     }
 }
 
-fn list(runs: &[RecordedRun]) -> String {
+fn run_table(runs: &[RecordedRun]) -> String {
     let rows: Vec<Vec<String>> = runs
         .iter()
         .map(|RecordedRun { run, inside }| {
@@ -69,33 +69,33 @@ fn list(runs: &[RecordedRun]) -> String {
                 run.started_at.to_string(),
                 run.tool.clone(),
                 run.caller.clone(),
-                outcome(run),
-                duration(run.duration),
+                outcome_text(run),
+                duration_text(run.duration),
                 bytes(run.result_bytes as u64),
-                told(*inside).unwrap_or_default(),
+                inside_text(*inside).unwrap_or_default(),
             ]
         })
         .collect();
     table(&rows)
 }
 
-fn whole(RecordedRun { run, inside }: &RecordedRun) -> String {
+fn run_details(RecordedRun { run, inside }: &RecordedRun) -> String {
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let mut rows = vec![
         row("id", run.id.to_string()),
         row("tool", run.tool.clone()),
         row("caller", run.caller.clone()),
         row("started", run.started_at.to_string()),
-        row("took", duration(run.duration)),
-        row("outcome", outcome(run)),
+        row("took", duration_text(run.duration)),
+        row("outcome", outcome_text(run)),
         row("arguments", format!("{} ({})", run.arguments, bytes(run.argument_bytes as u64))),
         row("result", bytes(run.result_bytes as u64)),
     ];
     if let Some(parent) = run.parent {
         rows.insert(1, row("inside", parent.to_string()));
     }
-    if let Some(told) = told(*inside) {
-        rows.push(row("within", told));
+    if let Some(text) = inside_text(*inside) {
+        rows.push(row("within", text));
     }
     if let Outcome::Failed { message, .. } = &run.outcome {
         rows.push(row("message", message.clone()));
@@ -105,18 +105,18 @@ fn whole(RecordedRun { run, inside }: &RecordedRun) -> String {
 
 /// The number of calls inside a run, and the bytes of their results that the script did not return; `None` without
 /// calls.
-fn told(Inside { calls, bytes_kept }: Inside) -> Option<String> {
+fn inside_text(Inside { calls, bytes_kept }: Inside) -> Option<String> {
     (calls > 0).then(|| format!("{}, {} kept", count(calls, "call"), bytes(bytes_kept)))
 }
 
-fn outcome(run: &Run) -> String {
+fn outcome_text(run: &Run) -> String {
     match &run.outcome {
         Outcome::Ok => "ok".to_owned(),
         Outcome::Failed { code, .. } => code.clone(),
     }
 }
 
-fn duration(duration: Duration) -> String {
+fn duration_text(duration: Duration) -> String {
     let milliseconds = duration.as_secs_f64() * 1_000.0;
     if milliseconds < 1_000.0 {
         format!("{milliseconds:.1} ms")

@@ -1,6 +1,6 @@
 //! `ctx search`: one call of `context.search`, printed for people.
 
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::style::{self, Painter};
 use anstyle::Style;
@@ -46,7 +46,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let workspace = global.open()?;
         let output = global.output();
         // After a crash the keyword index may lag behind the store; it catches up before the search.
@@ -76,7 +76,7 @@ impl Search {
                 (false, _) => "try other words; `ctx sources` shows what is indexed",
             });
         }
-        output.painted(&answer, |painter| {
+        output.print_painted(&answer, |painter| {
             results.iter().zip(1..).map(|(hit, rank)| as_text(hit, rank, &highlighter, painter)).collect()
         })
     }
@@ -116,8 +116,8 @@ impl Search {
         if !filters.is_empty() {
             arguments.insert("filters".to_owned(), Value::Object(filters));
         }
-        for (name, wanted) in [("explain", self.explain), ("prefix", self.prefix)] {
-            if wanted {
+        for (name, is_set) in [("explain", self.explain), ("prefix", self.prefix)] {
+            if is_set {
                 arguments.insert(name.to_owned(), json!(true));
             }
         }

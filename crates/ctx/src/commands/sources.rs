@@ -1,7 +1,7 @@
 //! `ctx sources`: lists sources, and deletes the documents of a removed one.
 
 use crate::admin::{self, ForgetSource, ForgetSourceRequest, ListSources, ListSourcesRequest, ListedSource};
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::CommandResult;
 use crate::output::{count, table};
 use crate::style::{self, Painter};
@@ -22,21 +22,21 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let workspace = global.open_for(SYNC_GROUPS)?;
         let (catalog, output) = (workspace.catalog.current(), global.output());
         if let Some(source) = self.forget {
             let forgotten = admin::call::<ForgetSource>(catalog, ForgetSourceRequest { source }).await?;
-            return output.answer(&forgotten, || {
+            return output.print_result(&forgotten, || {
                 format!("{}: {} removed", forgotten.source, count(forgotten.removed, "document"))
             });
         }
-        let listed = admin::call::<ListSources>(catalog, ListSourcesRequest {}).await?;
-        let sources = &listed.sources;
+        let answer = admin::call::<ListSources>(catalog, ListSourcesRequest {}).await?;
+        let sources = &answer.sources;
         if sources.is_empty() {
             output.say("no source is configured; add a [connectors.filesystem.<name>] section to ctx.toml");
         }
-        output.answer_painted(&listed, |painter| {
+        output.print_result_painted(&answer, |painter| {
             let rows = table(&sources.iter().map(row).collect::<Vec<_>>());
             let painted = |row: &str| {
                 let source = sources.iter().find(|source| row.starts_with(&source.status.name));
@@ -88,10 +88,10 @@ fn row(source: &ListedSource) -> Vec<String> {
 fn freshness(source: &ListedSource) -> String {
     let watched = source.watched.then(|| "watched".to_owned());
     let every = source.every.as_ref().map(|every| format!("every {every}"));
-    let ways: Vec<String> = watched.into_iter().chain(every).collect();
-    match (source.status.configured, ways.is_empty()) {
+    let modes: Vec<String> = watched.into_iter().chain(every).collect();
+    match (source.status.configured, modes.is_empty()) {
         (false, _) => String::new(),
         (true, true) => "by hand".to_owned(),
-        (true, false) => ways.join(", "),
+        (true, false) => modes.join(", "),
     }
 }

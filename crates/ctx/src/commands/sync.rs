@@ -1,16 +1,16 @@
 //! `ctx sync`: syncs sources once, or continuously with `--watch`.
 
 use super::embed;
-use super::filling::Filling;
-use super::refresh::{Kept, News, Outcome, Refresh, Tell};
+use super::embedding_thread::EmbeddingThread;
+use super::refresh::{RefreshTasks, SourceRefresh, SyncEvent, SyncReporter, SyncResult};
 use crate::admin::{self, SourceOutcome, SyncSources, SyncSourcesRequest};
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult, Exit};
-use crate::output::{Output, count};
-use crate::progress::Meter;
-use crate::signals::{STOP_PATIENCE, Signals, until_interrupted};
+use crate::output::{CommandOutput, count};
+use crate::progress::ProgressMeter;
+use crate::signals::{STOP_GRACE_PERIOD, Signals, until_interrupted};
 use crate::trust::SYNC_GROUPS;
-use crate::workspace::{Freshness, Workspace};
+use crate::workspace::{SourceFreshness, Workspace};
 use clap::ValueEnum;
 use ctx_core::{Call, Caller, Peer};
 use ctx_knowledge::{Fill, FillError, Progress, SyncReport, parse_time};
@@ -58,13 +58,13 @@ pub(crate) struct Sync {
     #[arg(long, conflicts_with_all = ["dry_run", "since", "until", "limit"])]
     watch: bool,
     /// Format of the progress on stderr.
-    #[arg(long, value_enum, default_value_t = ProgressKind::Human)]
-    progress: ProgressKind,
+    #[arg(long, value_enum, default_value_t = ProgressFormat::Human)]
+    progress: ProgressFormat,
 }
 
 /// Format of the progress on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProgressKind {
+pub(crate) enum ProgressFormat {
     /// A progress bar in a terminal, occasional lines elsewhere.
     Human,
     /// One JSON object per line.
@@ -74,7 +74,7 @@ pub(crate) enum ProgressKind {
 }
 
 impl Sync {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let signals = Signals::listen()?;
         let workspace = global.open_for(SYNC_GROUPS)?;
         let output = global.output();
@@ -86,7 +86,7 @@ impl Sync {
             until: self.until,
             limit: self.limit,
         };
-        let progress = if output.quiet { ProgressKind::None } else { self.progress };
+        let progress = if output.quiet { ProgressFormat::None } else { self.progress };
         let cancellation = CancellationToken::new();
         let syncing = async {
             let outcomes = sync_sources(&workspace, request, progress, &cancellation).await?;
@@ -96,17 +96,17 @@ impl Sync {
             let outcomes = outcomes.into_iter().map(SourceOutcome::into_result).collect();
             if self.dry_run {
                 output.say("dry run: nothing is written; a sync would do this");
-                return tell(&output, outcomes);
+                return print_outcomes(&output, outcomes);
             }
-            let told = tell(&output, outcomes);
+            let printed = print_outcomes(&output, outcomes);
             if cancellation.is_cancelled() {
-                return told;
+                return printed;
             }
-            let made = vectors(&workspace, &output, &cancellation).await;
+            let embedded = embed_after_sync(&workspace, &output, &cancellation).await;
             // The error of a source takes precedence over an error of embedding.
-            told.and(made)
+            printed.and(embedded)
         };
-        until_interrupted(signals, STOP_PATIENCE, &cancellation, syncing).await
+        until_interrupted(signals, STOP_GRACE_PERIOD, &cancellation, syncing).await
     }
 }
 
@@ -114,53 +114,62 @@ impl Sync {
 async fn watch(
     workspace: &Workspace,
     outcomes: Vec<SourceOutcome>,
-    output: Output,
+    output: CommandOutput,
     cancellation: &CancellationToken,
 ) -> CommandResult {
-    let tell: Tell = Arc::new(move |news| match news {
-        News::Synced(report) => {
+    let report_event: SyncReporter = Arc::new(move |event| match event {
+        SyncEvent::Synced(report) => {
             let line =
                 if output.json { serde_json::to_string(report).unwrap_or_default() } else { summary(report) };
             // A closed stdout must not stop the syncs.
             output.print(&line).unwrap_or_else(|error| output.fail(&error));
         }
-        News::Warned(report) => warn(&output, report),
-        News::Failed(error) => output.fail(error),
+        SyncEvent::Warned(report) => print_warnings(&output, report),
+        SyncEvent::Failed(error) => output.fail(error),
     });
-    let mut told = Vec::new();
-    let mut kept = Vec::new();
+    let mut watched = Vec::new();
+    let mut refreshes = Vec::new();
     for outcome in outcomes {
-        let is_its = |source: &&Freshness| source.name.to_string() == outcome.source;
-        let Some(Freshness { name, every, .. }) = workspace.freshness.iter().find(is_its) else { continue };
+        let is_of_outcome = |source: &&SourceFreshness| source.name.to_string() == outcome.source;
+        let Some(SourceFreshness { name, every, .. }) = workspace.freshness.iter().find(is_of_outcome) else {
+            continue;
+        };
         let outcome = outcome.into_result();
         match &outcome {
             Ok(report) => {
-                tell(News::Warned(report));
-                tell(News::Synced(report));
+                report_event(SyncEvent::Warned(report));
+                report_event(SyncEvent::Synced(report));
             }
-            Err(error) => tell(News::Failed(error)),
+            Err(error) => report_event(SyncEvent::Failed(error)),
         }
         let watch = workspace.knowledge.can_watch(name);
         if !watch && every.is_none() {
             output.say(&format!("{name} cannot be watched; with an `every` it would be synced on schedule"));
             continue;
         }
-        kept.push(Kept::after(&Freshness { name: name.clone(), every: *every, watch }, &outcome));
-        told.push(name.to_string());
+        refreshes.push(SourceRefresh::after_sync(
+            &SourceFreshness { name: name.clone(), every: *every, watch },
+            &outcome,
+        ));
+        watched.push(name.to_string());
     }
-    if kept.is_empty() {
+    if refreshes.is_empty() {
         return Err(CommandError::usage("there is nothing to watch"));
     }
-    output.say(&format!("watching {}; Ctrl-C stops", told.join(", ")));
-    let filling = Filling::start(workspace.knowledge.clone(), cancellation.clone());
-    Refresh::start(workspace, kept, &tell, cancellation).end().await;
-    filling.end().await;
+    output.say(&format!("watching {}; Ctrl-C stops", watched.join(", ")));
+    let embedding_thread = EmbeddingThread::start(workspace.knowledge.clone(), cancellation.clone());
+    RefreshTasks::start(workspace, refreshes, &report_event, cancellation).end().await;
+    embedding_thread.end().await;
     Ok(())
 }
 
 /// Computes the embeddings that belong to a sync, and reports how many documents still lack them. With `fill = "wait"`
 /// these are all embeddings; with `fill = "behind"` only those of the fast model.
-async fn vectors(workspace: &Workspace, output: &Output, cancellation: &CancellationToken) -> CommandResult {
+async fn embed_after_sync(
+    workspace: &Workspace,
+    output: &CommandOutput,
+    cancellation: &CancellationToken,
+) -> CommandResult {
     let knowledge = workspace.knowledge.clone();
     match knowledge.fill_mode() {
         Some(Fill::Wait) if knowledge.lacks_vectors()? => {
@@ -168,11 +177,11 @@ async fn vectors(workspace: &Workspace, output: &Output, cancellation: &Cancella
             output.say(&format!("made {}", count(filled.made, "vector")));
         }
         Some(Fill::Behind) => {
-            let filling = {
+            let embedding = {
                 let (knowledge, cancellation) = (knowledge.clone(), cancellation.clone());
                 move || knowledge.fill_quickly(&cancellation)
             };
-            match tokio::task::spawn_blocking(filling).await {
+            match tokio::task::spawn_blocking(embedding).await {
                 // Another process that computes embeddings will compute these as well.
                 Ok(Err(FillError::Busy)) | Err(_) => {}
                 Ok(filled) => filled?,
@@ -195,30 +204,30 @@ async fn vectors(workspace: &Workspace, output: &Output, cancellation: &Cancella
 pub(super) async fn sync_sources(
     workspace: &Workspace,
     request: SyncSourcesRequest,
-    progress: ProgressKind,
+    progress: ProgressFormat,
     cancellation: &CancellationToken,
 ) -> CommandResult<Vec<SourceOutcome>> {
-    let shown = Arc::new(SyncProgress::start(progress));
+    let display = Arc::new(ProgressDisplay::start(progress));
     let call = Call::new(workspace.catalog.current(), Caller::Cli)
-        .with_peer(shown.clone())
+        .with_peer(display.clone())
         .with_cancellation(cancellation);
-    Ok(admin::call_as::<SyncSources>(call, request).await?.sources)
+    Ok(admin::call_with::<SyncSources>(call, request).await?.sources)
 }
 
 /// Prints a report for each source, and fails if any source failed.
-fn tell(output: &Output, outcomes: Vec<Outcome>) -> CommandResult {
+fn print_outcomes(output: &CommandOutput, outcomes: Vec<SyncResult>) -> CommandResult {
     let mut reports = Vec::new();
     let mut failure: Option<CommandError> = None;
     for outcome in outcomes {
         match outcome {
             Ok(report) => {
-                warn(output, &report);
+                print_warnings(output, &report);
                 reports.push(report);
             }
             Err(error) => match &mut failure {
                 None => failure = Some(error),
                 Some(first) => {
-                    first.exit = graver(first.exit, error.exit);
+                    first.exit = worse_exit(first.exit, error.exit);
                     first.messages.extend(error.messages);
                     first.hints.extend(error.hints);
                     first.hints.dedup();
@@ -226,14 +235,14 @@ fn tell(output: &Output, outcomes: Vec<Outcome>) -> CommandResult {
             },
         }
     }
-    output.answer(&json!({ "sources": reports }), || {
+    output.print_result(&json!({ "sources": reports }), || {
         reports.iter().map(|report| summary(report) + "\n").collect()
     })?;
     failure.map_or(Ok(()), Err)
 }
 
 /// The exit code for two failures: an interruption outweighs everything, and any failure outweighs a busy source.
-fn graver(one: Exit, other: Exit) -> Exit {
+fn worse_exit(one: Exit, other: Exit) -> Exit {
     match (one, other) {
         (_, Exit::Interrupted) | (Exit::Busy, _) => other,
         _ => one,
@@ -241,7 +250,7 @@ fn graver(one: Exit, other: Exit) -> Exit {
 }
 
 /// Prints the warnings of a sync: documents that could not be read.
-pub(crate) fn warn(output: &Output, report: &SyncReport) {
+pub(crate) fn print_warnings(output: &CommandOutput, report: &SyncReport) {
     for warning in report.warnings.iter().take(WARNINGS_SHOWN) {
         output.warn(&format!("{}: {}: {}", report.source, warning.source_id, warning.reason));
     }
@@ -260,18 +269,21 @@ pub(crate) fn summary(report: &SyncReport) -> String {
         (report.unchanged, "unchanged"),
         (report.skipped, "without text"),
     ];
-    let mut told: Vec<String> =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let mut described_parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, label)| format!("{count} {label}"))
+        .collect();
     if report.secret_files > 0 {
-        told.push(format!("{} left out", count(report.secret_files, "secret file")));
+        described_parts.push(format!("{} left out", count(report.secret_files, "secret file")));
     }
     if report.warning_count > 0 {
-        told.push(count(report.warning_count, "warning"));
+        described_parts.push(count(report.warning_count, "warning"));
     }
-    if told.is_empty() {
-        told.push("nothing there".to_owned());
+    if described_parts.is_empty() {
+        described_parts.push("nothing there".to_owned());
     }
-    format!("{}: {}", report.source, told.join(", "))
+    format!("{}: {}", report.source, described_parts.join(", "))
 }
 
 fn since(text: &str) -> Result<Timestamp, String> {
@@ -288,34 +300,34 @@ fn time(text: &str, end_of_day: bool) -> Result<Timestamp, String> {
 }
 
 /// Shows the progress that the sync operation reports.
-struct SyncProgress {
-    kind: ProgressKind,
-    meter: Meter,
+struct ProgressDisplay {
+    kind: ProgressFormat,
+    meter: ProgressMeter,
     /// Number of documents seen so far, by source.
     seen: Mutex<HashMap<String, u64>>,
 }
 
-impl SyncProgress {
-    fn start(kind: ProgressKind) -> Self {
-        let meter = Meter::start(Output { json: false, quiet: kind != ProgressKind::Human });
+impl ProgressDisplay {
+    fn start(kind: ProgressFormat) -> Self {
+        let meter = ProgressMeter::start(CommandOutput { json: false, quiet: kind != ProgressFormat::Human });
         Self { kind, meter, seen: Mutex::default() }
     }
 }
 
-impl Peer for SyncProgress {
+impl Peer for ProgressDisplay {
     fn progress(&self, progress: ctx_core::Progress) {
         self.meter.show(progress.done as u64, progress.total.map(|total| total as u64), "files");
     }
 
     fn event(&self, event: &Value) {
-        if self.kind != ProgressKind::Json {
+        if self.kind != ProgressFormat::Json {
             return;
         }
         let Ok(progress) = Progress::deserialize(event) else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.get(&progress.source).copied().unwrap_or_default();
         if progress.seen / JSON_PROGRESS_EVERY > before / JSON_PROGRESS_EVERY {
-            Output::default().say(&serde_json::to_string(&progress).unwrap_or_default());
+            CommandOutput::default().say(&serde_json::to_string(&progress).unwrap_or_default());
         }
         seen.insert(progress.source, progress.seen);
     }

@@ -1,9 +1,9 @@
 //! Creates scripts from templates: a file that runs without changes, and its section in the configuration.
 
-use crate::cli::Global;
-use crate::config::{Config, Typed};
+use crate::cli::GlobalOptions;
+use crate::config::{CliOverrides, Config};
 use crate::error::{CommandError, CommandResult};
-use crate::scripts::RESERVED;
+use crate::scripts::RESERVED_NAMES;
 use crate::trust;
 use ctx_core::Identifier;
 use serde_json::json;
@@ -20,28 +20,28 @@ pub(super) struct Template {
     group: &'static str,
     text: &'static str,
     /// The command that tests the new script.
-    try_it: &'static str,
+    test_command: &'static str,
 }
 
 pub(super) const TOOL: Template = Template {
     group: "tools",
     text: include_str!("templates/tool.lua"),
-    try_it: "ctx tool test @PATH@ --param query=WORDS",
+    test_command: "ctx tool test @PATH@ --param query=WORDS",
 };
 pub(super) const CONNECTOR: Template = Template {
     group: "connectors",
     text: include_str!("templates/connector.lua"),
-    try_it: "ctx connector test @PATH@",
+    test_command: "ctx connector test @PATH@",
 };
 pub(super) const AGENT: Template = Template {
     group: "agents",
     text: include_str!("templates/agent.lua"),
-    try_it: "ctx agent test @PATH@ --arg topic=WORDS",
+    test_command: "ctx agent test @PATH@ --arg topic=WORDS",
 };
 
 /// Writes a script, and its section if the workspace has a configuration file.
-pub(super) fn write(template: &Template, name: &str, global: &Global) -> CommandResult {
-    let key = key(template, name)?;
+pub(super) fn write(template: &Template, name: &str, global: &GlobalOptions) -> CommandResult {
+    let key = checked_name(template, name)?;
     let located = global.locate()?;
     let config = match &located.workspace {
         Some(_) => Some(global.load()?),
@@ -50,25 +50,38 @@ pub(super) fn write(template: &Template, name: &str, global: &Global) -> Command
     let shown = format!("{}/{name}.lua", template.group);
     let path = located.root.join(&shown);
     let fill = |text: &str| text.replace("@NAME@", &key).replace("@PATH@", &shown);
-    create(&path, &shown, &fill(template.text))?;
+    create_file(&path, &shown, &fill(template.text))?;
     let section = format!("[{}.script.{key}]\npath = \"{shown}\"\n", template.group);
     let added = match &config {
-        Some(config) => add(config, template.group, &key, &section, global)?,
+        Some(config) => add_section(config, template.group, &key, &section, global)?,
         None => None,
     };
-    let try_it = fill(template.try_it);
-    global.output().answer(&json!({"script": path, "section": section, "config": added}), || match &added {
-        Some(file) => {
-            format!("created {shown}\nadded [{}.script.{key}] to {file}\nnext: `{try_it}`", template.group)
+    let test_command = fill(template.test_command);
+    global.output().print_result(&json!({"script": path, "section": section, "config": added}), || {
+        match &added {
+            Some(file) => {
+                format!(
+                    "created {shown}\nadded [{}.script.{key}] to {file}\nnext: `{test_command}`",
+                    template.group
+                )
+            }
+            None => {
+                format!(
+                    "created {shown}\nnext: `{test_command}`; its section in ctx.toml would be\n\n{section}"
+                )
+            }
         }
-        None => format!("created {shown}\nnext: `{try_it}`; its section in ctx.toml would be\n\n{section}"),
     })
 }
 
 /// Validates a name, and returns it as it is used in the configuration and in the script.
-fn key(template: &Template, name: &str) -> CommandResult<String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(plain) || name.starts_with('-') {
+fn checked_name(template: &Template, name: &str) -> CommandResult<String> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty()
+        || name.len() > NAME_LENGTH_MAX
+        || !name.chars().all(is_allowed)
+        || name.starts_with('-')
+    {
         return Err(CommandError::usage(format!("`{name}` cannot be the name of a script"))
             .hint("letters, digits, `-` and `_`, like `post-slack`"));
     }
@@ -77,13 +90,13 @@ fn key(template: &Template, name: &str) -> CommandResult<String> {
         return Ok(name.to_owned());
     }
     let key = Identifier::sanitize(name).to_string();
-    if RESERVED.contains(&key.as_str()) {
+    if RESERVED_NAMES.contains(&key.as_str()) {
         return Err(CommandError::usage(format!("`{name}` is the name of something that is built in")));
     }
     Ok(key)
 }
 
-fn create(path: &Path, shown: &str, text: &str) -> CommandResult {
+fn create_file(path: &Path, shown: &str, text: &str) -> CommandResult {
     let failed = |error| CommandError::new(format!("cannot write {shown}: {error}"));
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
@@ -98,12 +111,12 @@ fn create(path: &Path, shown: &str, text: &str) -> CommandResult {
 }
 
 /// Appends the section to the configuration file and returns the file's path; `None` if the section exists already.
-fn add(
+fn add_section(
     config: &Config,
     group: &str,
     key: &str,
     section: &str,
-    global: &Global,
+    global: &GlobalOptions,
 ) -> CommandResult<Option<String>> {
     let Some(path) = &config.path else { return Ok(None) };
     if config.has_section(&[group, "script", key]) {
@@ -120,11 +133,11 @@ fn add(
     // The user has just asked for this section, so it is trusted without a prompt; no other section is.
     let name = format!("{group}.script.{key}");
     let added: Vec<_> = global
-        .load_at(path, &Typed::default())?
+        .load_at(path, &CliOverrides::default())?
         .trust_requests
         .into_iter()
         .filter(|request| request.section == name)
         .collect();
-    trust::remember(path, &added)?;
+    trust::grant(path, &added)?;
     Ok(Some(file))
 }

@@ -1,11 +1,11 @@
 //! `ctx tool`: lists tools, tests tools in Lua, and writes new ones.
 
+use super::script_test::{TestEnvironment, TestReport, parse_arguments, parse_pair};
 use super::template;
-use super::trial::{Bench, Report, arguments, pair};
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::CommandResult;
 use crate::output::count;
-use crate::scripts::{Kind, ScriptProvider, ScriptSet};
+use crate::scripts::{CallableKind, ScriptProvider, ScriptSet};
 use clap::Subcommand;
 use ctx_core::{Catalog, Entry, Identifier, summary_line};
 use serde_json::{Value, json};
@@ -21,11 +21,11 @@ use std::sync::Arc;
 ]))]
 pub(crate) struct Tool {
     #[command(subcommand)]
-    action: Action,
+    action: ToolAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ToolAction {
     /// Create a tool: tools/NAME.lua and its section in ctx.toml.
     #[command(after_help = examples(&[
         ("Create tools/post-message.lua", "ctx tool init post-message"),
@@ -35,7 +35,7 @@ enum Action {
         /// The tool's name, such as `post-slack`.
         name: String,
     },
-    Test(Test),
+    Test(ToolTest),
     /// List all tools with their parameters, and report those that cannot be loaded.
     #[command(after_help = examples(&[
         ("List all tools; `*` marks required parameters", "ctx tool list"),
@@ -50,11 +50,11 @@ enum Action {
     ("Run a tool with two parameters", "ctx tool test tools/echo.lua --param message=hello --param times=2"),
     ("Give all parameters as a JSON object", r#"ctx tool test tools/echo.lua --params '{"message": "hello"}'"#),
 ]))]
-struct Test {
+struct ToolTest {
     /// The tool's script.
     file: PathBuf,
     /// A parameter; its value is parsed as the type that the tool declares. Can be repeated.
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parse_pair)]
     parameters: Vec<(String, String)>,
     /// All parameters as a JSON object.
     #[arg(long, value_name = "JSON")]
@@ -65,45 +65,46 @@ struct Test {
 }
 
 impl Tool {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         match self.action {
-            Action::Init { name } => template::write(&template::TOOL, &name, global),
-            Action::Test(test) => test.run(global).await,
-            Action::List => list(global).await,
+            ToolAction::Init { name } => template::write(&template::TOOL, &name, global),
+            ToolAction::Test(test) => test.run(global).await,
+            ToolAction::List => list(global).await,
         }
     }
 }
 
-impl Test {
-    async fn run(self, global: &Global) -> CommandResult {
-        let bench = Bench::open(global, "tools.")?;
-        let mut report = Report::new("tool", global.output());
-        let mut settings = bench.settings("tools", &self.file, self.source.as_deref())?;
-        let scripts = bench.scripts()?;
-        let Some(described) = report.describe(scripts, &mut settings).await? else {
+impl ToolTest {
+    async fn run(self, global: &GlobalOptions) -> CommandResult {
+        let environment = TestEnvironment::open(global, "tools.")?;
+        let mut report = TestReport::new("tool", global.output());
+        let mut settings = environment.settings("tools", &self.file, self.source.as_deref())?;
+        let scripts = environment.scripts()?;
+        let Some(declared) = report.load_script(scripts, &mut settings).await? else {
             return report.fail();
         };
         let tool = match scripts.tool(&settings).await {
             Ok(tool) => tool,
-            Err(problem) => return report.refuse(&problem.message),
+            Err(problem) => return report.fail_with(&problem.message),
         };
-        report.passed("tool.execute defined")?;
-        report.passed(&format!("{} declared", count(described.parameters as u64, "parameter")))?;
-        let given = arguments(self.params.as_deref(), self.parameters, &tool.spec().input_schema.get())?;
-        report.calling("execute", &given)?;
+        report.report_step("tool.execute defined")?;
+        report.report_step(&format!("{} declared", count(declared.parameters as u64, "parameter")))?;
+        let arguments =
+            parse_arguments(self.params.as_deref(), self.parameters, &tool.spec().input_schema.get())?;
+        report.report_call("execute", &arguments)?;
         let name = Identifier::sanitize(&settings.name).to_string();
-        let own = Arc::new(ScriptProvider { tools: vec![tool], agents: Vec::new() });
-        let call = bench.call(own, global.output());
+        let provider = Arc::new(ScriptProvider { tools: vec![tool], agents: Vec::new() });
+        let call = environment.call(provider, global.output());
         report
             .run("result", async {
-                let output = Catalog::call(&format!("tools.{name}"), given, call).await?;
+                let output = Catalog::call(&format!("tools.{name}"), arguments, call).await?;
                 Ok(output.value)
             })
             .await
     }
 }
 
-async fn list(global: &Global) -> CommandResult {
+async fn list(global: &GlobalOptions) -> CommandResult {
     let workspace = global.open_for(&["tools."])?;
     let scripts = workspace.load_scripts().await;
     let catalog = workspace.catalog.current();
@@ -124,23 +125,25 @@ async fn list(global: &Global) -> CommandResult {
         .collect();
     let problems = scripts.problems();
     let answer = json!({ "tools": tools, "problems": problems });
-    global.output().answer(&answer, || listed().map(|entry| as_text(entry, script(entry))).collect())?;
+    global
+        .output()
+        .print_result(&answer, || listed().map(|entry| tool_text(entry, script(entry))).collect())?;
     problems.iter().for_each(|problem| global.output().warn(problem));
     Ok(())
 }
 
 /// The path of a tool's script, as in the configuration; `None` if the tool is no script.
 fn script_of(scripts: &ScriptSet, entry: &Entry) -> Option<String> {
-    let found = scripts.iter().find(|script| {
+    let script = scripts.iter().find(|script| {
         let configured = &script.configured;
-        configured.kind == Kind::Tool
+        configured.kind == CallableKind::Tool
             && !entry.builtin
             && Identifier::sanitize(&configured.settings.name) == *entry.name.tool()
     })?;
-    Some(found.configured.settings.shown.clone())
+    Some(script.configured.settings.shown.clone())
 }
 
-fn as_text(entry: &Entry, script: Option<String>) -> String {
+fn tool_text(entry: &Entry, script: Option<String>) -> String {
     let schema = &entry.spec.input_schema.get();
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

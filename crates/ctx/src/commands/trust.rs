@@ -1,6 +1,6 @@
 //! `ctx trust`: shows, grants and revokes the trust of a workspace's sections.
 
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::config::Config;
 use crate::error::CommandResult;
 use crate::trust;
@@ -29,33 +29,33 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
+    pub(crate) fn run(self, global: &GlobalOptions) -> CommandResult {
         let output = global.output();
         let config = global.load()?;
         let path = config.path.clone().unwrap_or_else(|| config.root.clone());
         if self.forget {
-            trust::forget(&path)?;
+            trust::revoke(&path)?;
         } else if !self.show {
-            trust::remember(&path, &config.trust_requests)?;
+            trust::grant(&path, &config.trust_requests)?;
         }
-        let trusted = trust::remembered(&config);
-        let state = state(&config, &trusted);
-        let wants = config.trust_requests.iter().zip(&trusted).map(|(request, trusted)| -> Value {
-            json!({"section": request.section, "what": escape_line(&request.what), "trusted": trusted})
+        let trusted = trust::recorded_grants(&config);
+        let state = trust_state(&config, &trusted);
+        let requests = config.trust_requests.iter().zip(&trusted).map(|(request, trusted)| -> Value {
+            json!({"section": request.section, "what": escape_line(&request.description), "trusted": trusted})
         });
-        let answer = json!({"config": path, "state": state, "wants": wants.collect::<Vec<_>>()});
-        output.answer(&answer, || {
-            let what = match config.trust_requests.is_empty() {
+        let answer = json!({"config": path, "state": state, "wants": requests.collect::<Vec<_>>()});
+        output.print_result(&answer, || {
+            let description = match config.trust_requests.is_empty() {
                 true => "it wants nothing beyond its own folder".to_owned(),
                 false => format!("it wants:\n{}", trust::checklist(&config.trust_requests, &trusted)),
             };
-            format!("{} is {state}; {what}", path.display())
+            format!("{} is {state}; {description}", path.display())
         })
     }
 }
 
 /// The state of trust in words. `CTX_TRUST` does not count, since it applies to one command only.
-fn state(config: &Config, trusted: &[bool]) -> &'static str {
+fn trust_state(config: &Config, trusted: &[bool]) -> &'static str {
     let count = trusted.iter().filter(|trusted| **trusted).count();
     match (config.trust_requests.len(), count) {
         (0, _) => "trusted",

@@ -1,15 +1,15 @@
 //! `ctx up`: creates a workspace if there is none, syncs it and serves it.
 
 use super::init::NewWorkspace;
-use super::refresh::{Kept, News, Refresh, Tell};
-use super::serve::{ConfigLoader, Live, Reloading, Server, load_scripts};
-use super::sync::{ProgressKind, summary, sync_sources, warn};
+use super::refresh::{RefreshTasks, SourceRefresh, SyncEvent, SyncReporter};
+use super::serve::{BoundServer, ConfigLoader, LiveWorkspace, ReloadOptions, load_scripts};
+use super::sync::{ProgressFormat, print_warnings, summary, sync_sources};
 use super::{connect, first_index};
 use crate::admin::{SourceOutcome, SyncSourcesRequest};
-use crate::cli::{Global, examples, working_directory};
-use crate::config::{Config, FILE_NAMES, Typed, TypedBind};
+use crate::cli::{GlobalOptions, examples, working_directory};
+use crate::config::{BindOptions, CliOverrides, Config, FILE_NAMES};
 use crate::error::{CommandError, CommandResult, Exit};
-use crate::output::{Output, count};
+use crate::output::{CommandOutput, count};
 use crate::server_record::RunningServer;
 use crate::signals::until_stop_deadline;
 use crate::trust;
@@ -39,28 +39,28 @@ pub(crate) struct Up {
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
-    listen: TypedBind,
+    listen: BindOptions,
 }
 
 impl Up {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let output = global.output();
         let Self { directory, yes, listen } = self;
-        let place = ConfigPlace::of(directory, global)?;
-        let is_new = match &place {
-            ConfigPlace::Folder(folder) => create(folder, yes, &output)?,
+        let target = ConfigTarget::of(directory, global)?;
+        let is_new = match &target {
+            ConfigTarget::Folder(folder) => create(folder, yes, &output)?,
             _ => false,
         };
-        let is_typed = listen.is_given();
-        let typed = Typed { bind: listen, ..Typed::default() };
-        let load: ConfigLoader = Arc::new(move |global| match &place {
-            ConfigPlace::Found => global.load_with(&typed),
-            ConfigPlace::File(path) => global.load_at(path, &typed),
-            ConfigPlace::Folder(folder) => global.load_in(folder, &typed),
+        let has_bind_option = listen.is_set();
+        let overrides = CliOverrides { bind: listen, ..CliOverrides::default() };
+        let load: ConfigLoader = Arc::new(move |global| match &target {
+            ConfigTarget::Discovered => global.load_with(&overrides),
+            ConfigTarget::File(path) => global.load_at(path, &overrides),
+            ConfigTarget::Folder(folder) => global.load_in(folder, &overrides),
         });
-        let config = global.load_and_settle(trust::ALL_GROUPS, || load(global))?;
+        let config = global.load_with_trust_prompt(trust::ALL_GROUPS, || load(global))?;
         if let Some(server) = RunningServer::of(config.data_folder()) {
-            return tell_running(&config, &server, is_typed, &output);
+            return report_running(&config, &server, has_bind_option, &output);
         }
         let workspace = Arc::new(global.open_config(config)?);
         // For a new workspace, `create` has already asked.
@@ -68,21 +68,21 @@ impl Up {
             first_index::confirm_sources(&workspace, yes, &output)?;
         }
         // Bound before the sync: an address in use should be reported before a long sync, not after it.
-        let server = Server::bind(&workspace).await?;
+        let server = BoundServer::bind(&workspace).await?;
         let scripts = load_scripts(&workspace, &output).await;
         let url = server.url();
 
         let shutdown = server.shutdown();
-        let tell: Tell = Arc::new(move |news| say(&output, &news));
-        let say = Arc::new(move |line: &str| output.say(line));
-        let reloading = Reloading { load, global: global.clone(), tell, say };
+        let report_event: SyncReporter = Arc::new(move |event| print_sync_event(&output, &event));
+        let report_reload = Arc::new(move |line: &str| output.say(line));
+        let reload_options = ReloadOptions { load, global: global.clone(), report_event, report_reload };
         let (synced, sources) = oneshot::channel();
         let sources = async { sources.await.unwrap_or_default() };
-        let live = Live::start(workspace.clone(), scripts, sources, reloading, &shutdown);
+        let live = LiveWorkspace::start(workspace.clone(), scripts, sources, reload_options, &shutdown);
         let syncing = async {
             let sources = sync(&workspace, &output, shutdown.clone()).await;
             if !shutdown.is_cancelled() {
-                output.say(&served(&workspace.config, &url));
+                output.say(&serving_message(&workspace.config, &url));
             }
             drop(synced.send(sources));
         };
@@ -95,18 +95,18 @@ impl Up {
 }
 
 /// Location of the configuration to serve.
-enum ConfigPlace {
+enum ConfigTarget {
     /// Found as for any command: named with `--config`, or in the workspace that contains the working directory.
-    Found,
+    Discovered,
     File(PathBuf),
     /// In this folder, if the folder has a configuration.
     Folder(PathBuf),
 }
 
-impl ConfigPlace {
-    fn of(named: Option<PathBuf>, global: &Global) -> CommandResult<Self> {
+impl ConfigTarget {
+    fn of(path: Option<PathBuf>, global: &GlobalOptions) -> CommandResult<Self> {
         let located = global.locate()?;
-        match named {
+        match path {
             Some(_) if global.names_config() => {
                 Err(CommandError::usage("either a folder or `--config`, not both"))
             }
@@ -115,7 +115,7 @@ impl ConfigPlace {
             }
             Some(path) if is_config(&path) => Ok(Self::File(path)),
             Some(folder) => Ok(Self::Folder(folder)),
-            None if located.workspace.is_some() => Ok(Self::Found),
+            None if located.workspace.is_some() => Ok(Self::Discovered),
             None => Ok(Self::Folder(working_directory()?)),
         }
     }
@@ -123,8 +123,8 @@ impl ConfigPlace {
 
 /// Creates a workspace in a folder without one, after the user has confirmed a large folder. Returns whether one was
 /// created.
-fn create(folder: &Path, yes: bool, output: &Output) -> CommandResult<bool> {
-    let Some(new) = NewWorkspace::fit(folder)? else { return Ok(false) };
+fn create(folder: &Path, yes: bool, output: &CommandOutput) -> CommandResult<bool> {
+    let Some(new) = NewWorkspace::for_folder(folder)? else { return Ok(false) };
     first_index::confirm_new(&new, yes, output)?;
     output.say(&format!("created {}", new.write()?.display()));
     new.contents.left_out_line().iter().for_each(|line| output.say(line));
@@ -137,24 +137,36 @@ fn is_config(path: &Path) -> bool {
 }
 
 /// Reports where the workspace is already served and how to connect. Fails if an option asks for another address.
-fn tell_running(config: &Config, server: &RunningServer, is_typed: bool, output: &Output) -> CommandResult {
+fn report_running(
+    config: &Config,
+    server: &RunningServer,
+    has_bind_option: bool,
+    output: &CommandOutput,
+) -> CommandResult {
     let (url, process) = (server.url(), server.process);
-    if is_typed && config.settings.server.bind != server.address.to_string() {
+    if has_bind_option && config.settings.server.bind != server.address.to_string() {
         return Err(CommandError::new(format!(
             "this workspace is served already, at {url} (process {process})"
         ))
         .hint("stop that one first, or leave out `--port` and `--bind`"));
     }
     let answer = json!({ "url": url, "mcp": format!("{url}/mcp"), "process": process });
-    output.answer(&answer, || {
-        format!("already running at {url} (MCP at {url}/mcp, process {process})\n\n{}\n", ways(config, &url))
+    output.print_result(&answer, || {
+        format!(
+            "already running at {url} (MCP at {url}/mcp, process {process})\n\n{}\n",
+            connect_instructions(config, &url)
+        )
     })
 }
 
 /// Syncs all sources and prints failures, which do not stop the server. Returns the sources to keep fresh.
-async fn sync(workspace: &Workspace, output: &Output, cancellation: CancellationToken) -> Vec<Kept> {
+async fn sync(
+    workspace: &Workspace,
+    output: &CommandOutput,
+    cancellation: CancellationToken,
+) -> Vec<SourceRefresh> {
     let sources: Vec<_> = workspace.freshness.iter().map(|source| source.name.to_string()).collect();
-    let progress = if output.quiet { ProgressKind::None } else { ProgressKind::Human };
+    let progress = if output.quiet { ProgressFormat::None } else { ProgressFormat::Human };
     let synced = match sources.is_empty() {
         true => Ok(Vec::new()),
         false => {
@@ -166,43 +178,43 @@ async fn sync(workspace: &Workspace, output: &Output, cancellation: Cancellation
         Ok(synced) => synced.into_iter().map(SourceOutcome::into_result).collect(),
         Err(error) => {
             output.fail(&error);
-            return Refresh::of(workspace);
+            return RefreshTasks::of(workspace);
         }
     };
     for outcome in &outcomes {
         match outcome {
             Ok(report) => {
-                say(output, &News::Warned(report));
-                say(output, &News::Synced(report));
+                print_sync_event(output, &SyncEvent::Warned(report));
+                print_sync_event(output, &SyncEvent::Synced(report));
             }
             // Ctrl-C is the usual way to stop a server, not a failure.
             Err(error) if error.exit == Exit::Interrupted => output.say(&error.messages.join("; ")),
-            Err(error) => say(output, &News::Failed(error)),
+            Err(error) => print_sync_event(output, &SyncEvent::Failed(error)),
         }
     }
     if let Ok(stats) = workspace.knowledge.stats() {
         let (documents, chunks) = (count(stats.documents, "document"), count(stats.chunks, "chunk"));
         output.say(&format!("{documents} in {chunks} ready to be searched"));
     }
-    let kept = workspace.freshness.iter().zip(&outcomes);
-    kept.map(|(freshness, outcome)| Kept::after(freshness, outcome)).collect()
+    let sources = workspace.freshness.iter().zip(&outcomes);
+    sources.map(|(freshness, outcome)| SourceRefresh::after_sync(freshness, outcome)).collect()
 }
 
-fn say(output: &Output, news: &News<'_>) {
-    match news {
-        News::Synced(report) => output.say(&summary(report)),
-        News::Warned(report) => warn(output, report),
-        News::Failed(error) => output.fail(error),
+fn print_sync_event(output: &CommandOutput, event: &SyncEvent<'_>) {
+    match event {
+        SyncEvent::Synced(report) => output.say(&summary(report)),
+        SyncEvent::Warned(report) => print_warnings(output, report),
+        SyncEvent::Failed(error) => output.fail(error),
     }
 }
 
 /// The message printed when the server starts to serve at this address.
-fn served(config: &Config, url: &str) -> String {
-    format!("\nserving {url}\n\n{}\n\nCtrl-C stops.", ways(config, url))
+fn serving_message(config: &Config, url: &str) -> String {
+    format!("\nserving {url}\n\n{}\n\nCtrl-C stops.", connect_instructions(config, url))
 }
 
 /// Instructions for connecting to a server at this address: clients, and `curl` commands.
-fn ways(config: &Config, url: &str) -> String {
+fn connect_instructions(config: &Config, url: &str) -> String {
     let header = match config.settings.server.token {
         Some(_) => {
             let variable = connect::token_variable(config);
@@ -211,10 +223,10 @@ fn ways(config: &Config, url: &str) -> String {
         None => String::new(),
     };
     // An error here costs only the instructions for clients.
-    let ways = connect::ways(config, url).unwrap_or_default();
-    let ways: String = ways.iter().map(|(client, how)| format!("  {client:<13}{how}\n")).collect();
+    let commands = connect::connect_commands(config, url).unwrap_or_default();
+    let commands: String = commands.iter().map(|(client, how)| format!("  {client:<13}{how}\n")).collect();
     format!(
-        "{ways}  others       ctx connect --help
+        "{commands}  others       ctx connect --help
 
   search       curl -s {url}/tools/search -H 'Content-Type: application/json'{header} \\
                  -d '{{\"query\": \"how do I roll back a release?\"}}'

@@ -1,21 +1,26 @@
 //! Checks for unknown keys. Reports all of them, each with its line and the nearest known key.
 
 use super::ConfigError;
-use super::tree::{Node, Origin, Table};
+use super::tree::{ConfigNode, ConfigTable, SettingOrigin};
 use ctx_core::nearest;
 use serde_json::Value;
 
 /// Compares the keys of a file with the JSON Schema of the settings.
-pub(super) fn unknown_keys(table: &Table, schema: &Value) -> Result<(), ConfigError> {
+pub(super) fn unknown_keys(table: &ConfigTable, schema: &Value) -> Result<(), ConfigError> {
     let mut problems = Vec::new();
-    walk(table, schema, "", &mut problems);
+    collect_unknown_keys(table, schema, "", &mut problems);
     problems.sort();
     let problems: Vec<String> = problems.into_iter().map(|(_, problem)| problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
 }
 
 /// Collects the unknown keys below `table`, with their lines.
-fn walk(table: &Table, schema: &Value, prefix: &str, problems: &mut Vec<(usize, String)>) {
+fn collect_unknown_keys(
+    table: &ConfigTable,
+    schema: &Value,
+    prefix: &str,
+    problems: &mut Vec<(usize, String)>,
+) {
     if *schema == Value::Bool(true) {
         // Free-form: the consumer of this part checks it.
         return;
@@ -26,33 +31,33 @@ fn walk(table: &Table, schema: &Value, prefix: &str, problems: &mut Vec<(usize, 
     for (key, node) in &table.entries {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match (known.and_then(|known| known.get(key)).or(others), node) {
-            (Some(schema), Node::Table(inner)) => walk(inner, schema, &path, problems),
-            (Some(_), Node::Leaf(_)) => {}
+            (Some(schema), ConfigNode::Table(inner)) => collect_unknown_keys(inner, schema, &path, problems),
+            (Some(_), ConfigNode::Leaf(_)) => {}
             (None, node) => {
                 let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-                let origin = origin(node);
+                let origin = origin_of(node);
                 let line = origin.map_or(0, |origin| origin.line);
-                problems.push((line, unknown(&path, key, names.collect(), origin)));
+                problems.push((line, unknown_key_problem(&path, key, names.collect(), origin)));
             }
         }
     }
 }
 
-fn unknown(path: &str, key: &str, known: Vec<&str>, origin: Option<&Origin>) -> String {
-    let place = origin.map_or_else(String::new, |origin| format!("{origin}: "));
+fn unknown_key_problem(path: &str, key: &str, known: Vec<&str>, origin: Option<&SettingOrigin>) -> String {
+    let position = origin.map_or_else(String::new, |origin| format!("{origin}: "));
     let help = match nearest(key, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("known here: {}", known.join(", ")),
     };
-    format!("{place}unknown key `{path}`; {help}")
+    format!("{position}unknown key `{path}`; {help}")
 }
 
-fn origin(node: &Node) -> Option<&Origin> {
+fn origin_of(node: &ConfigNode) -> Option<&SettingOrigin> {
     match node {
-        Node::Leaf(leaf) => Some(&leaf.origin),
-        Node::Table(table) => {
+        ConfigNode::Leaf(leaf) => Some(&leaf.origin),
+        ConfigNode::Table(table) => {
             // A table without a header of its own has the position of its first entry.
-            table.origin.as_ref().or_else(|| table.entries.values().find_map(origin))
+            table.origin.as_ref().or_else(|| table.entries.values().find_map(origin_of))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Expands `${VAR}` and `${VAR:-default}` in string values, once, at load; `$${` is a literal `${`.
 
-use super::tree::{Layer, Leaf, Node, Origin, Table};
-use super::{ConfigError, Variables};
+use super::tree::{ConfigLayer, ConfigLeaf, ConfigNode, ConfigTable, SettingOrigin};
+use super::{ConfigError, VariableLookup};
 use serde_json::Value;
 
 /// Length of the path to a section that can be dropped on its own, by group; one for all other groups.
@@ -12,29 +12,29 @@ const SECTION_DEPTHS: &[(&str, usize)] =
 const VITAL_SECTIONS: &[&str] = &["db", "frozen_params", "server"];
 
 /// A reference to a variable that is not set.
-struct Unset {
+struct UnsetVariable {
     path: Vec<String>,
     variable: String,
-    origin: Origin,
+    origin: SettingOrigin,
 }
 
 /// Expands every string. Drops a section that refers to an unset variable, with a warning; in a vital
 /// section, the unset variable is an error.
 pub(super) fn expand(
-    layer: &mut Layer,
-    variables: Variables<'_>,
+    layer: &mut ConfigLayer,
+    variables: VariableLookup<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ConfigError> {
     let mut unset = Vec::new();
     expand_table(&mut layer.table, &mut Vec::new(), variables, &mut unset);
     let mut problems = Vec::new();
-    for Unset { path, variable, origin } in unset {
+    for UnsetVariable { path, variable, origin } in unset {
         let key = path.join(".");
         if path.first().is_some_and(|section| VITAL_SECTIONS.contains(&section.as_str())) {
             problems.push(format!("{origin}: `{key}` needs the variable {variable}, which is not set"));
             continue;
         }
-        let section = section_of(&path);
+        let section = droppable_section(&path);
         let name = section.join(".");
         warnings.push(format!(
             "{origin}: [{name}] is left out: `{key}` needs the variable {variable}, which is not set"
@@ -44,14 +44,19 @@ pub(super) fn expand(
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
 }
 
-fn expand_table(table: &mut Table, path: &mut Vec<String>, variables: Variables<'_>, unset: &mut Vec<Unset>) {
+fn expand_table(
+    table: &mut ConfigTable,
+    path: &mut Vec<String>,
+    variables: VariableLookup<'_>,
+    unset: &mut Vec<UnsetVariable>,
+) {
     for (key, node) in &mut table.entries {
         path.push(key.clone());
         match node {
-            Node::Table(inner) => expand_table(inner, path, variables, unset),
-            Node::Leaf(Leaf { value, origin, variables: used }) => {
+            ConfigNode::Table(inner) => expand_table(inner, path, variables, unset),
+            ConfigNode::Leaf(ConfigLeaf { value, origin, variables: used }) => {
                 if let Err(variable) = expand_value(value, variables, used) {
-                    unset.push(Unset { path: path.clone(), variable, origin: origin.clone() });
+                    unset.push(UnsetVariable { path: path.clone(), variable, origin: origin.clone() });
                 }
             }
         }
@@ -62,7 +67,7 @@ fn expand_table(table: &mut Table, path: &mut Vec<String>, variables: Variables<
 /// Expands the strings in a value; the error is the name of a variable that is not set.
 pub(super) fn expand_value(
     value: &mut Value,
-    variables: Variables<'_>,
+    variables: VariableLookup<'_>,
     used: &mut Vec<String>,
 ) -> Result<(), String> {
     match value {
@@ -80,7 +85,7 @@ pub(super) fn expand_value(
 
 /// The text with variables replaced. Appends their names to `used`. The error is the name of a variable that
 /// is not set.
-fn expand_text(text: &str, variables: Variables<'_>, used: &mut Vec<String>) -> Result<String, String> {
+fn expand_text(text: &str, variables: VariableLookup<'_>, used: &mut Vec<String>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
@@ -112,7 +117,7 @@ fn expand_text(text: &str, variables: Variables<'_>, used: &mut Vec<String>) -> 
 }
 
 /// The path of the smallest section around a key that can be dropped on its own.
-pub(super) fn section_of(path: &[String]) -> &[String] {
+pub(super) fn droppable_section(path: &[String]) -> &[String] {
     let depth = SECTION_DEPTHS
         .iter()
         .find(|(name, _)| path.first().is_some_and(|first| first == name))
@@ -121,11 +126,11 @@ pub(super) fn section_of(path: &[String]) -> &[String] {
 }
 
 /// Removes the node at this path from a table.
-pub(super) fn remove(table: &mut Table, path: &[String]) {
+pub(super) fn remove(table: &mut ConfigTable, path: &[String]) {
     let [first, rest @ ..] = path else { return };
     if rest.is_empty() {
         table.entries.remove(first);
-    } else if let Some(Node::Table(inner)) = table.entries.get_mut(first) {
+    } else if let Some(ConfigNode::Table(inner)) = table.entries.get_mut(first) {
         remove(inner, rest);
     }
 }
@@ -134,11 +139,11 @@ pub(super) fn remove(table: &mut Table, path: &[String]) {
 mod tests {
     use super::*;
 
-    fn expanded(text: &str) -> Result<String, String> {
-        noted(text).map(|(expanded, _)| expanded)
+    fn expand_variables(text: &str) -> Result<String, String> {
+        expand_with_names(text).map(|(expanded, _)| expanded)
     }
 
-    fn noted(text: &str) -> Result<(String, Vec<String>), String> {
+    fn expand_with_names(text: &str) -> Result<(String, Vec<String>), String> {
         let variables = |name: &str| match name {
             "HOME" => Some("/home/u".to_owned()),
             "EMPTY" => Some(String::new()),
@@ -150,20 +155,20 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_the_environment_is_noted_and_defaults_are_not() {
-        let used = |text| noted(text).map(|(_, used)| used);
+    fn expanded_variables_are_recorded_and_defaults_are_not() {
+        let used = |text| expand_with_names(text).map(|(_, used)| used);
         assert_eq!(used("${HOME}/${NOPE:-b}/${TWICE:-c}"), Ok(vec!["HOME".to_owned(), "TWICE".to_owned()]));
         assert_eq!(used("$${HOME}"), Ok(Vec::new()));
     }
 
     #[test]
     fn variables_expand_once() {
-        assert_eq!(expanded("${HOME}/notes"), Ok("/home/u/notes".to_owned()));
-        assert_eq!(expanded("a${NOPE:-b}c${HOME}"), Ok("abc/home/u".to_owned()));
-        assert_eq!(expanded("${TWICE}"), Ok("${HOME}".to_owned()));
-        assert_eq!(expanded("${EMPTY}"), Ok(String::new()));
-        assert_eq!(expanded("${EMPTY:-x}"), Ok("x".to_owned()));
-        assert_eq!(expanded("$${HOME} $HOME ${"), Ok("${HOME} $HOME ${".to_owned()));
-        assert_eq!(expanded("${NOPE}"), Err("NOPE".to_owned()));
+        assert_eq!(expand_variables("${HOME}/notes"), Ok("/home/u/notes".to_owned()));
+        assert_eq!(expand_variables("a${NOPE:-b}c${HOME}"), Ok("abc/home/u".to_owned()));
+        assert_eq!(expand_variables("${TWICE}"), Ok("${HOME}".to_owned()));
+        assert_eq!(expand_variables("${EMPTY}"), Ok(String::new()));
+        assert_eq!(expand_variables("${EMPTY:-x}"), Ok("x".to_owned()));
+        assert_eq!(expand_variables("$${HOME} $HOME ${"), Ok("${HOME} $HOME ${".to_owned()));
+        assert_eq!(expand_variables("${NOPE}"), Err("NOPE".to_owned()));
     }
 }

@@ -3,8 +3,8 @@
 //! A workspace's section merges over the user's section of the same name. If it sets an address, the user's section
 //! is dropped first; otherwise the user's credentials would be sent to the workspace's address.
 
-use super::apis::FROZEN;
-use super::tree::{Node, Table};
+use super::apis::FROZEN_PARAMETERS;
+use super::tree::{ConfigNode, ConfigTable};
 
 /// Groups of sections, each with the keys that set where a section connects to or which code it runs.
 const ADDRESSES: &[(&[&str], &[&str])] = &[
@@ -17,21 +17,24 @@ const ADDRESSES: &[(&[&str], &[&str])] = &[
     (&["agents", "script"], &["path"]),
 ];
 
-/// Removes from `below` (the user's own settings) everything that must not be merged with the workspace's `layer`.
-pub(super) fn isolate(below: &mut Table, layer: &Table, warnings: &mut Vec<String>) {
+/// Removes from `user` (the user's own settings) everything that must not be merged with `workspace`.
+pub(super) fn isolate(user: &mut ConfigTable, workspace: &ConfigTable, warnings: &mut Vec<String>) {
     for (group, addresses) in ADDRESSES {
-        let (Some(Node::Table(over)), Some(Node::Table(under))) = (layer.at(group), below.at_mut(group))
+        let (Some(ConfigNode::Table(overriding)), Some(ConfigNode::Table(overridden))) =
+            (workspace.at(group), user.at_mut(group))
         else {
             continue;
         };
-        under.entries.retain(|name, _| match over.entries.get(name) {
-            Some(Node::Table(section)) => !addresses.iter().any(|key| section.entries.contains_key(*key)),
+        overridden.entries.retain(|name, _| match overriding.entries.get(name) {
+            Some(ConfigNode::Table(section)) => {
+                !addresses.iter().any(|key| section.entries.contains_key(*key))
+            }
             _ => true,
         });
     }
-    let workspace_sets = |key: &str| layer.at(&["embedding", key]).is_some();
+    let workspace_sets = |key: &str| workspace.at(&["embedding", key]).is_some();
     if (workspace_sets("url") || workspace_sets("provider"))
-        && let Some(Node::Table(embedding)) = below.at_mut(&["embedding"])
+        && let Some(ConfigNode::Table(embedding)) = user.at_mut(&["embedding"])
         && embedding.entries.remove("api_key").is_some()
         && !workspace_sets("api_key")
     {
@@ -41,20 +44,20 @@ pub(super) fn isolate(below: &mut Table, layer: &Table, warnings: &mut Vec<Strin
                 .to_owned(),
         );
     }
-    freeze_own_apis(below);
+    freeze_own_apis(user);
 }
 
 /// Moves the user's `[frozen_params]`, which may be credentials, into each of the user's own API sections, so that no
 /// API of the workspace receives them.
-fn freeze_own_apis(below: &mut Table) {
-    let Some(Node::Table(frozen)) = below.entries.remove(FROZEN) else { return };
-    let Some(Node::Table(apis)) = below.entries.get_mut("apis") else { return };
+fn freeze_own_apis(user: &mut ConfigTable) {
+    let Some(ConfigNode::Table(frozen)) = user.entries.remove(FROZEN_PARAMETERS) else { return };
+    let Some(ConfigNode::Table(apis)) = user.entries.get_mut("apis") else { return };
     for node in apis.entries.values_mut() {
-        let Node::Table(api) = node else { continue };
-        let mut own = Table { entries: frozen.entries.clone(), origin: frozen.origin.clone() };
-        if let Some(Node::Table(narrower)) = api.entries.remove(FROZEN) {
-            own.merge(narrower);
+        let ConfigNode::Table(api) = node else { continue };
+        let mut parameters = ConfigTable { entries: frozen.entries.clone(), origin: frozen.origin.clone() };
+        if let Some(ConfigNode::Table(section_parameters)) = api.entries.remove(FROZEN_PARAMETERS) {
+            parameters.merge(section_parameters);
         }
-        api.entries.insert(FROZEN.to_owned(), Node::Table(own));
+        api.entries.insert(FROZEN_PARAMETERS.to_owned(), ConfigNode::Table(parameters));
     }
 }

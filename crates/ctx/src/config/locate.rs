@@ -7,7 +7,7 @@ pub(crate) const FILE_NAMES: [&str; 3] = ["ctx.toml", ".ctx/config.toml", "confi
 
 /// The paths of the configuration files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Located {
+pub(crate) struct ConfigLocation {
     /// The user-level file, which has the lowest precedence; it may not exist.
     pub(crate) user: Option<PathBuf>,
     /// The workspace's file, if there is one.
@@ -19,20 +19,20 @@ pub(crate) struct Located {
 }
 
 /// Locates the files: a named one, else the nearest in the working directory and its ancestors.
-pub(crate) fn locate(named: Option<&Path>, directory: &Path, user: Option<PathBuf>) -> Located {
+pub(crate) fn locate(named: Option<&Path>, directory: &Path, user: Option<PathBuf>) -> ConfigLocation {
     let directory = &absolute(directory);
     let workspace = match named {
         Some(path) => Some(absolute(&directory.join(path))),
-        None => directory.ancestors().find_map(file_in),
+        None => directory.ancestors().find_map(find_file_in),
     };
     let root = workspace.as_deref().map_or_else(|| directory.to_owned(), root_of);
-    Located { user, workspace, root, named: named.is_some() }
+    ConfigLocation { user, workspace, root, named: named.is_some() }
 }
 
 /// Locates the workspace's file in exactly this folder.
-pub(crate) fn locate_in(directory: &Path, user: Option<PathBuf>) -> Located {
+pub(crate) fn locate_in(directory: &Path, user: Option<PathBuf>) -> ConfigLocation {
     let directory = absolute(directory);
-    Located { user, workspace: file_in(&directory), root: directory, named: false }
+    ConfigLocation { user, workspace: find_file_in(&directory), root: directory, named: false }
 }
 
 /// The path from the root of the file system, without `.`, so that one file has one name in messages and in grants.
@@ -40,7 +40,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn file_in(directory: &Path) -> Option<PathBuf> {
+fn find_file_in(directory: &Path) -> Option<PathBuf> {
     FILE_NAMES.iter().map(|name| directory.join(name)).find(|path| path.is_file())
 }
 

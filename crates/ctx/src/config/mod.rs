@@ -3,9 +3,11 @@
 //! The content of the files ([`tree`]) and the validated settings ([`Settings`]) are different types;
 //! [`Config::load`] is the only way from one to the other.
 
+mod api_arguments;
 mod apis;
+mod bind_options;
 mod check;
-mod every;
+mod cli_overrides;
 mod expand;
 mod isolate;
 mod locate;
@@ -15,29 +17,27 @@ mod schema;
 mod scripts;
 mod settings;
 mod show;
+mod sync_interval;
 mod tree;
 mod trust_requests;
-mod typed;
-mod typed_apis;
-mod typed_bind;
 mod upstreams;
 
-pub(crate) use apis::section_of as api_section;
-pub(crate) use every::Every;
-pub(crate) use locate::{FILE_NAMES, Located, locate, locate_in, root_of};
+pub(crate) use api_arguments::{ApiArgument, AuthArgument, split_name_and_spec};
+pub(crate) use apis::api_section;
+pub(crate) use bind_options::BindOptions;
+pub(crate) use cli_overrides::{CliOverrides, ServerArgument};
+pub(crate) use locate::{ConfigLocation, FILE_NAMES, locate, locate_in, root_of};
 pub(crate) use reload::{Replacement, SectionChanges};
 pub(crate) use schema::settings_schema;
-pub(crate) use scripts::{ConnectorSection, InlineAgentSection, Section};
+pub(crate) use scripts::{ConnectorSection, InlineAgentSection, NamedSection};
 pub(crate) use settings::{Settings, SourceSettings};
-pub(crate) use show::{SettingsView, Shown};
+pub(crate) use show::{EffectiveSetting, SettingsView};
+pub(crate) use sync_interval::SyncInterval;
 pub(crate) use trust_requests::{TrustRequest, is_inside};
-pub(crate) use typed::{Typed, TypedServer};
-pub(crate) use typed_apis::{TypedApi, TypedAuth, name_and_spec};
-pub(crate) use typed_bind::TypedBind;
-pub(crate) use upstreams::{check_entry as check_upstream, section_of as upstream_section};
+pub(crate) use upstreams::{check_upstream, upstream_section};
 
-use crate::trust::Guard;
-use crate::version::{Version, version};
+use crate::file_version::{FileVersion, file_version};
+use crate::trust::FileGuard;
 use ctx_core::{Redactor, Secret};
 use ctx_store::STORE_FILE;
 use serde_json::Value;
@@ -45,7 +45,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use tree::{Layer, Table};
+use tree::{ConfigLayer, ConfigTable};
 
 const DEFAULTS: &str = include_str!("defaults.toml");
 
@@ -56,13 +56,13 @@ const NO_DATA_FOLDER: &str =
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Looks up an environment variable.
-pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The inputs of [`Config::load`] besides the files, as functions that tests replace.
 #[derive(Clone, Copy)]
 pub(crate) struct LoadContext<'a> {
     /// Environment variables.
-    pub(crate) variables: Variables<'a>,
+    pub(crate) variables: VariableLookup<'a>,
     /// The data folder of the workspace with this root; none if the user has no state folder.
     pub(crate) data_folder: &'a dyn Fn(&Path) -> Option<PathBuf>,
     /// Whether the user trusts each of these requests, made by the workspace file at this path.
@@ -78,7 +78,7 @@ pub(crate) struct Config {
     /// The workspace's file, if there is one.
     pub(crate) path: Option<PathBuf>,
     /// The files of the configuration, existing or not, with their versions before they were read.
-    pub(crate) files: Vec<(PathBuf, Option<Version>)>,
+    pub(crate) files: Vec<(PathBuf, Option<FileVersion>)>,
     /// Non-fatal problems.
     pub(crate) warnings: Vec<String>,
     /// Everything in the workspace's file that reaches beyond the workspace folder.
@@ -92,7 +92,7 @@ pub(crate) struct Config {
     /// Masks the configuration's secrets. Clones share secrets that are learned later.
     pub(crate) redactor: Redactor,
     /// The merged content of the files, with origins.
-    tree: Table,
+    tree: ConfigTable,
 }
 
 /// An invalid configuration.
@@ -113,16 +113,16 @@ impl Config {
     /// Merges the files over the defaults, and the command line over the files. Drops untrusted sections of
     /// the workspace's file.
     pub(crate) fn load(
-        located: &Located,
-        typed: &Typed,
+        located: &ConfigLocation,
+        overrides: &CliOverrides,
         context: LoadContext<'_>,
     ) -> Result<Self, ConfigError> {
         let variables = context.variables;
         // Taken before the file is read, so that a change during the read is noticed later.
         let files = located.workspace.iter().chain(&located.user);
-        let files = files.map(|path| (path.clone(), version(path))).collect();
+        let files = files.map(|path| (path.clone(), file_version(path))).collect();
         let mut warnings = Vec::new();
-        let mut tree = Layer::parse("default", DEFAULTS)?.table;
+        let mut tree = ConfigLayer::parse("default", DEFAULTS)?.table;
         let schema = settings_schema();
         if let Some(path) = located.user.as_ref().filter(|path| path.is_file()) {
             let mut layer = read_layer(path, &located.root, &schema)?;
@@ -133,15 +133,15 @@ impl Config {
         if let Some(path) = &located.workspace {
             let mut layer = read_layer(path, &located.root, &schema)?;
             requests = trust_requests::find(&layer.table, &tree, &located.root, variables);
-            requests.retain(|request| !typed.replaces(&request.section));
+            requests.retain(|request| !overrides.replaces(&request.section));
             untrusted = select_untrusted(&requests, &(context.is_trusted)(path, &requests));
             trust_requests::remove_untrusted(&mut layer.table, &untrusted);
             expand::expand(&mut layer, variables, &mut warnings)?;
             isolate::isolate(&mut tree, &layer.table, &mut warnings);
             tree.merge(layer.table);
         }
-        typed.put_over(&mut tree, variables)?;
-        apis::look_up(&mut tree, variables)?;
+        overrides.apply(&mut tree, variables)?;
+        apis::resolve_auth_variables(&mut tree, variables)?;
         // Before the settings are read: their error messages quote values.
         let secrets = tree.secrets().into_iter().chain(expanded_secrets(&tree, variables));
         let redactor = crate::masks::redactor(secrets.collect());
@@ -174,10 +174,10 @@ impl Config {
     }
 
     /// The guard that decides whether a changed file of this section may be loaded; none if it needs no trust.
-    pub(crate) fn guard(&self, section: &str) -> Option<Guard> {
+    pub(crate) fn guard(&self, section: &str) -> Option<FileGuard> {
         let needs_trust = self.trust_requests.iter().any(|request| request.section == section);
         let config = self.path.clone().filter(|_| needs_trust)?;
-        Some(Guard { config, section: section.to_owned() })
+        Some(FileGuard { config, section: section.to_owned() })
     }
 
     /// The base of cache paths: the store's default path. `db.path` moves the store, not the caches.
@@ -192,7 +192,7 @@ impl Config {
     }
 
     /// The position of a section as the prefix of a message, such as `ctx.toml:3: `.
-    pub(crate) fn place(&self, path: &[&str]) -> String {
+    pub(crate) fn message_prefix(&self, path: &[&str]) -> String {
         let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
         self.tree.origin_of(&path).map_or_else(String::new, |origin| format!("{origin}: "))
     }
@@ -200,8 +200,8 @@ impl Config {
     /// The name of the bind address for messages: the setting, or the command line option that overrides it.
     pub(crate) fn bind_key(&self) -> &'static str {
         let origin = self.tree.origin_of(&["server".to_owned(), "bind".to_owned()]);
-        let typed = [typed::BIND_OPTION, typed::HTTP_OPTION].into_iter();
-        typed
+        let options = [cli_overrides::BIND_OPTION, cli_overrides::HTTP_OPTION].into_iter();
+        options
             .into_iter()
             .find(|option| origin.is_some_and(|origin| origin.file == *option))
             .unwrap_or("server.bind")
@@ -227,13 +227,13 @@ impl Config {
     }
 
     #[cfg(test)]
-    fn shown(&self) -> Vec<Shown> {
-        self.view().shown()
+    fn shown_settings(&self) -> Vec<EffectiveSetting> {
+        self.view().settings()
     }
 }
 
 /// Reads one file and checks its keys.
-fn read_layer(path: &Path, root: &Path, schema: &Value) -> Result<Layer, ConfigError> {
+fn read_layer(path: &Path, root: &Path, schema: &Value) -> Result<ConfigLayer, ConfigError> {
     let failed =
         |error: &dyn std::fmt::Display| ConfigError::one(format!("cannot read {}: {error}", path.display()));
     let mut text = String::new();
@@ -242,7 +242,7 @@ fn read_layer(path: &Path, root: &Path, schema: &Value) -> Result<Layer, ConfigE
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(failed(&format!("it is larger than {FILE_BYTES_MAX} bytes")));
     }
-    let layer = Layer::parse(&shown_path(path, root), &text)?;
+    let layer = ConfigLayer::parse(&display_path(path, root), &text)?;
     check::unknown_keys(&layer.table, schema)?;
     Ok(layer)
 }
@@ -250,21 +250,23 @@ fn read_layer(path: &Path, root: &Path, schema: &Value) -> Result<Layer, ConfigE
 /// Selects the untrusted requests. If `[frozen_params]` is untrusted, so is every API: without the frozen values,
 /// callers could choose them.
 fn select_untrusted(requests: &[TrustRequest], trusted: &[bool]) -> Vec<TrustRequest> {
-    let judged = || requests.iter().zip(trusted.iter().copied().chain(std::iter::repeat(false)));
-    let without_frozen = judged().any(|(request, trusted)| request.section == apis::FROZEN && !trusted);
+    let decisions = || requests.iter().zip(trusted.iter().copied().chain(std::iter::repeat(false)));
+    let is_frozen_untrusted =
+        decisions().any(|(request, trusted)| request.section == apis::FROZEN_PARAMETERS && !trusted);
     let is_api = |request: &TrustRequest| request.section.starts_with("apis.");
-    let untrusted = judged().filter(|(request, trusted)| !trusted || (without_frozen && is_api(request)));
+    let untrusted =
+        decisions().filter(|(request, trusted)| !trusted || (is_frozen_untrusted && is_api(request)));
     untrusted.map(|(request, _)| request.clone()).collect()
 }
 
 /// Expands `${VAR}` in a value; the error is the name of a variable that is not set.
-pub(crate) fn expanded(mut value: Value, variables: Variables<'_>) -> Result<Value, String> {
+pub(crate) fn expand_variables(mut value: Value, variables: VariableLookup<'_>) -> Result<Value, String> {
     expand::expand_value(&mut value, variables, &mut Vec::new())?;
     Ok(value)
 }
 
 /// The secrets among the values of all expanded variables.
-fn expanded_secrets(tree: &Table, variables: Variables<'_>) -> Vec<Secret> {
+fn expanded_secrets(tree: &ConfigTable, variables: VariableLookup<'_>) -> Vec<Secret> {
     let leaves = tree.leaves();
     let names = leaves.iter().flat_map(|(_, leaf)| &leaf.variables);
     let expanded: BTreeMap<String, String> =
@@ -278,7 +280,7 @@ pub(crate) fn defaults() -> &'static str {
 }
 
 /// A path as messages show it: relative to the workspace if it is inside.
-fn shown_path(path: &Path, root: &Path) -> String {
+fn display_path(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Placeholder for the server's own URL while settings are validated.
-const SOME_RESOURCE: &str = "http://127.0.0.1/mcp";
+const PLACEHOLDER_RESOURCE: &str = "http://127.0.0.1/mcp";
 
 /// `[server.oauth]`
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -39,12 +39,12 @@ impl OAuthSettings {
         self.resource.is_some()
     }
 
-    /// The validator of access tokens; `own` is the server's URL if none is configured.
-    pub(crate) fn oauth(&self, own: &str) -> Result<OAuth, InvalidOAuthOption> {
+    /// The validator of access tokens; `server_url` is the server's URL if none is configured.
+    pub(crate) fn oauth(&self, server_url: &str) -> Result<OAuth, InvalidOAuthOption> {
         OAuth::new(OAuthOptions {
             issuer: self.issuer.clone(),
             jwks_url: self.jwks_url.clone(),
-            resource: self.resource.clone().unwrap_or_else(|| own.to_owned()),
+            resource: self.resource.clone().unwrap_or_else(|| server_url.to_owned()),
             audience: self.audience.clone(),
             scopes: self.scopes.clone(),
             tool_scopes: self.tool_scopes.values().flatten().cloned().collect(),
@@ -59,7 +59,7 @@ impl OAuthSettings {
 
     /// Invalid keys and their problems.
     pub(super) fn problems(&self) -> Vec<(String, String)> {
-        let oauth = self.oauth(SOME_RESOURCE).err();
+        let oauth = self.oauth(PLACEHOLDER_RESOURCE).err();
         let oauth = oauth.map(|error| (format!("server.oauth.{}", error.option), error.to_string()));
         let policy = self.policy().err();
         let policy = policy.map(|error| ("server.oauth.tool_scopes".to_owned(), error.to_string()));

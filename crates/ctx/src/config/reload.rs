@@ -1,14 +1,14 @@
 //! Replaces the configuration of a running server: determines the sections that differ, and the settings that
 //! stay until a restart.
 
-use super::tree::{Node, Table};
+use super::tree::{ConfigNode, ConfigTable};
 use super::{Config, ConfigError, settings};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Settings that only apply at start: the listener, its limits, and the store.
-const FIXED: &[&[&str]] = &[
+const RESTART_SETTINGS: &[&[&str]] = &[
     &["server"],
     &["db"],
     &["limits", "http_body_bytes"],
@@ -29,7 +29,7 @@ pub(crate) struct SectionChanges {
 }
 
 impl SectionChanges {
-    fn between(before: &Table, after: &Table) -> Self {
+    fn between(before: &ConfigTable, after: &ConfigTable) -> Self {
         let (before, after) = (sections(before), sections(after));
         let mut changes = Self::default();
         for (name, section) in &after {
@@ -68,28 +68,28 @@ impl fmt::Display for SectionChanges {
 }
 
 /// Every section as JSON, by name.
-fn sections(tree: &Table) -> BTreeMap<String, Value> {
-    let mut found = BTreeMap::new();
+fn sections(tree: &ConfigTable) -> BTreeMap<String, Value> {
+    let mut sections = BTreeMap::new();
     for (group, node) in &tree.entries {
         let depth = match group.as_str() {
             "mcp_servers" | "apis" => 1,
             "connectors" | "tools" | "agents" => 2,
             _ => 0,
         };
-        collect(group, node, depth, &mut found);
+        collect_sections(group, node, depth, &mut sections);
     }
-    found
+    sections
 }
 
-fn collect(name: &str, node: &Node, depth: usize, found: &mut BTreeMap<String, Value>) {
+fn collect_sections(name: &str, node: &ConfigNode, depth: usize, sections: &mut BTreeMap<String, Value>) {
     match node {
-        Node::Table(table) if depth > 0 => {
+        ConfigNode::Table(table) if depth > 0 => {
             for (key, node) in &table.entries {
-                collect(&format!("{name}.{key}"), node, depth - 1, found);
+                collect_sections(&format!("{name}.{key}"), node, depth - 1, sections);
             }
         }
         node => {
-            found.insert(name.to_owned(), node.to_json());
+            sections.insert(name.to_owned(), node.to_json());
         }
     }
 }
@@ -109,17 +109,17 @@ impl Config {
     /// their running values, and so do running sections whose new content is not trusted.
     pub(crate) fn replace(mut self, running: &Self) -> Result<Replacement, ConfigError> {
         let mut needs_restart = Vec::new();
-        for path in FIXED {
+        for path in RESTART_SETTINGS {
             let (now, before) = (self.tree.at(path), running.tree.at(path));
-            if now.map(Node::to_json) != before.map(Node::to_json) {
+            if now.map(ConfigNode::to_json) != before.map(ConfigNode::to_json) {
                 needs_restart.push(path.join("."));
             }
-            self.tree.put(path, before.cloned());
+            self.tree.set(path, before.cloned());
         }
         for request in &self.untrusted {
             let keys: Vec<&str> = request.keys().collect();
             if let Some(node) = running.tree.at(&keys) {
-                self.tree.put(&keys, Some(node.clone()));
+                self.tree.set(&keys, Some(node.clone()));
             }
         }
         let changes = SectionChanges::between(&running.tree, &self.tree);

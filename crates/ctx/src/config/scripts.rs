@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Raw sections, by kind and name.
-pub(crate) type Sections = BTreeMap<String, BTreeMap<String, Map<String, Value>>>;
+pub(crate) type RawSections = BTreeMap<String, BTreeMap<String, Map<String, Value>>>;
 
 /// A kind of section below a group: `[tools.script.<name>]`.
 pub(crate) struct SectionKind {
@@ -23,13 +23,13 @@ pub(crate) struct SectionKind {
     pub(crate) kind: &'static str,
     summary: &'static str,
     /// Whether other keys are allowed and passed to the script.
-    free: bool,
+    allows_other_keys: bool,
     schema: fn() -> Value,
-    check: fn(&Value) -> Result<(), Problem>,
+    check: fn(&Value) -> Result<(), KeyProblem>,
 }
 
 /// A key, and the problem of its value.
-pub(super) type Problem = (String, String);
+pub(super) type KeyProblem = (String, String);
 
 /// All kinds of sections, except built-in connectors.
 pub(crate) const SECTION_KINDS: &[SectionKind] = &[
@@ -37,7 +37,7 @@ pub(crate) const SECTION_KINDS: &[SectionKind] = &[
         group: "connectors",
         kind: "script",
         summary: "What a Lua script brings in. Keys that are not listed here are the script's `config`.",
-        free: true,
+        allows_other_keys: true,
         schema: json_schema::<ConnectorSection>,
         check: check::<ConnectorSection>,
     },
@@ -45,7 +45,7 @@ pub(crate) const SECTION_KINDS: &[SectionKind] = &[
         group: "tools",
         kind: "script",
         summary: "A tool made of a Lua script. Keys that are not listed here are the script's `context.config`.",
-        free: true,
+        allows_other_keys: true,
         schema: json_schema::<ToolSection>,
         check: check::<ToolSection>,
     },
@@ -53,7 +53,7 @@ pub(crate) const SECTION_KINDS: &[SectionKind] = &[
         group: "agents",
         kind: "inline",
         summary: "An agent that is written down here.",
-        free: false,
+        allows_other_keys: false,
         schema: json_schema::<InlineAgentSection>,
         check: check::<InlineAgentSection>,
     },
@@ -61,7 +61,7 @@ pub(crate) const SECTION_KINDS: &[SectionKind] = &[
         group: "agents",
         kind: "script",
         summary: "An agent made of a Lua script. Keys that are not listed here are the script's `config`.",
-        free: true,
+        allows_other_keys: true,
         schema: json_schema::<AgentSection>,
         check: check::<AgentSection>,
     },
@@ -75,9 +75,9 @@ pub(crate) struct ToolSection {
     /// Seconds one call may take; `limits.script_timeout` when absent.
     timeout: Option<NonZeroU32>,
     /// Rate limit, such as `10/m`; unlimited when absent.
-    rate_limit: Option<Rate>,
+    rate_limit: Option<RateSetting>,
     /// Whether each call needs a person's approval. Only `false`: approval is not implemented yet.
-    #[serde(default, deserialize_with = "only_false", rename = "approve")]
+    #[serde(default, deserialize_with = "deserialize_only_false", rename = "approve")]
     #[schemars(with = "bool")]
     _approve: (),
     /// Hosts that the script may contact with `http`; every public host when empty.
@@ -147,7 +147,7 @@ impl ToolSection {
     }
 
     pub(crate) fn rate_limit(&self) -> Option<RateLimit> {
-        self.rate_limit.map(Rate::limit)
+        self.rate_limit.map(RateSetting::limit)
     }
 }
 
@@ -167,15 +167,15 @@ impl ConnectorSection {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
-pub(super) struct Rate(RateLimit);
+pub(super) struct RateSetting(RateLimit);
 
-impl Rate {
+impl RateSetting {
     pub(super) fn limit(self) -> RateLimit {
         self.0
     }
 }
 
-impl TryFrom<String> for Rate {
+impl TryFrom<String> for RateSetting {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -183,7 +183,7 @@ impl TryFrom<String> for Rate {
     }
 }
 
-fn only_false<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+fn deserialize_only_false<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     match bool::deserialize(deserializer)? {
         false => Ok(()),
         true => {
@@ -194,34 +194,39 @@ fn only_false<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error
 
 /// One section: its own settings, and the keys that are passed to the script.
 #[derive(Debug)]
-pub(crate) struct Section<T> {
+pub(crate) struct NamedSection<T> {
     pub(crate) name: String,
-    pub(crate) own: T,
+    pub(crate) settings: T,
     pub(crate) config: Map<String, Value>,
 }
 
 /// Deserializes the sections of a kind. Cannot fail: they were checked when the configuration was loaded.
-pub(super) fn sections<T: DeserializeOwned>(written: &Sections, group: &str, kind: &str) -> Vec<Section<T>> {
-    let found = SECTION_KINDS.iter().find(|known| (known.group, known.kind) == (group, kind));
-    let properties = found.map(SectionKind::properties).unwrap_or_default();
+pub(super) fn read_sections<T: DeserializeOwned>(
+    raw: &RawSections,
+    group: &str,
+    kind: &str,
+) -> Vec<NamedSection<T>> {
+    let section_kind = SECTION_KINDS.iter().find(|known| (known.group, known.kind) == (group, kind));
+    let properties = section_kind.map(SectionKind::properties).unwrap_or_default();
     let section = |(name, fields): (&String, &Map<String, Value>)| {
-        let own = T::deserialize(Value::Object(fields.clone())).ok()?;
+        let settings = T::deserialize(Value::Object(fields.clone())).ok()?;
         let rest = fields.iter().filter(|(key, _)| !properties.contains_key(*key));
         let config = rest.map(|(key, value)| (key.clone(), value.clone())).collect();
-        Some(Section { name: name.clone(), own, config })
+        Some(NamedSection { name: name.clone(), settings, config })
     };
-    written.get(kind).into_iter().flatten().filter_map(section).collect()
+    raw.get(kind).into_iter().flatten().filter_map(section).collect()
 }
 
 impl SectionKind {
     /// Checks a section of this kind.
-    pub(super) fn check(&self, fields: &Map<String, Value>) -> Result<(), Problem> {
+    pub(super) fn check(&self, fields: &Map<String, Value>) -> Result<(), KeyProblem> {
         (self.check)(&Value::Object(fields.clone()))
     }
 
     /// The schema of a table of sections of this kind.
     pub(super) fn schema(&self) -> Value {
-        let section = json!({"properties": self.properties(), "additionalProperties": self.free});
+        let section =
+            json!({"properties": self.properties(), "additionalProperties": self.allows_other_keys});
         json!({"description": self.summary, "additionalProperties": section})
     }
 
@@ -236,7 +241,7 @@ impl SectionKind {
     }
 }
 
-fn check<T: DeserializeOwned>(fields: &Value) -> Result<(), Problem> {
-    let read: Result<T, _> = serde_path_to_error::deserialize(fields);
-    read.map(drop).map_err(|error| (error.path().to_string(), error.inner().to_string()))
+fn check<T: DeserializeOwned>(fields: &Value) -> Result<(), KeyProblem> {
+    let result: Result<T, _> = serde_path_to_error::deserialize(fields);
+    result.map(drop).map_err(|error| (error.path().to_string(), error.inner().to_string()))
 }

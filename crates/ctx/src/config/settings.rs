@@ -1,14 +1,14 @@
 //! The validated settings, as types.
 
 use super::ConfigError;
-use super::apis::{ApiSection, Frozen};
-use super::every::Every;
+use super::apis::{ApiSection, FrozenParameters};
 use super::oauth::OAuthSettings;
 use super::scripts::{
-    AgentSection, ConnectorSection, InlineAgentSection, SECTION_KINDS, Section, Sections, ToolSection,
-    sections,
+    AgentSection, ConnectorSection, InlineAgentSection, NamedSection, RawSections, SECTION_KINDS,
+    ToolSection, read_sections,
 };
-use super::tree::Table;
+use super::sync_interval::SyncInterval;
+use super::tree::ConfigTable;
 use super::upstreams::ServerSection;
 use ctx_core::{Identifier, Limits, Redactor, Secret};
 use ctx_http::{Access, HttpLimits};
@@ -50,15 +50,15 @@ pub(crate) struct Settings {
     /// The sources of documents, by kind and name.
     #[serde(default)]
     #[schemars(skip)]
-    pub(crate) connectors: Sections,
+    pub(crate) connectors: RawSections,
     /// The user's own tools, by kind and name.
     #[serde(default)]
     #[schemars(skip)]
-    pub(crate) tools: Sections,
+    pub(crate) tools: RawSections,
     /// Agents, by kind and name.
     #[serde(default)]
     #[schemars(skip)]
-    pub(crate) agents: Sections,
+    pub(crate) agents: RawSections,
     /// Upstream MCP servers, whose tools scripts can call: `[mcp_servers.<name>]`.
     #[serde(default)]
     pub(crate) mcp_servers: BTreeMap<String, ServerSection>,
@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     /// Parameter values that are sent to every API with these parameters, such as `api_version = "v2"`;
     /// callers neither see nor set them. A variable that is not set is an error here.
     #[serde(default)]
-    pub(super) frozen_params: Frozen,
+    pub(super) frozen_params: FrozenParameters,
 }
 
 /// `[db]`
@@ -223,14 +223,14 @@ pub(crate) struct SourceSettings {
     #[serde(default)]
     pub(crate) tags: Vec<String>,
     /// The interval at which a server syncs it, such as `30s`, `15m`, `2h` or `1d`; no schedule when absent.
-    pub(crate) every: Option<Every>,
+    pub(crate) every: Option<SyncInterval>,
     /// Whether a server watches it, if the connector supports that, and syncs it after changes; `true` when
     /// absent.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(crate) watch: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -295,18 +295,18 @@ impl Settings {
     /// The limits of scripts, and the settings of the engine.
     pub(crate) fn script_limits(&self, engine: EngineSettings) -> (EngineSettings, ScriptLimits) {
         let limits = &self.limits;
-        let usual = ScriptLimits::default();
+        let defaults = ScriptLimits::default();
         let memory_bytes = (limits.script_memory_mb.get() as usize).saturating_mul(1 << 20);
         let script_limits = ScriptLimits {
             timeout: seconds(limits.script_timeout),
             memory_bytes,
-            connector_memory_bytes: usual.connector_memory_bytes.max(memory_bytes),
+            connector_memory_bytes: defaults.connector_memory_bytes.max(memory_bytes),
             result_bytes: limits.script_result_bytes.get() as usize,
             log_bytes: limits.script_log_bytes.get() as usize,
             source_bytes: limits.script_source_bytes.get() as usize,
             http_requests: limits.script_http_requests.get(),
             document_bytes: usize::try_from(limits.document_bytes.get()).unwrap_or(usize::MAX),
-            ..usual
+            ..defaults
         };
         let engine = EngineSettings {
             workers_max: limits.script_workers.get() as usize,
@@ -324,7 +324,7 @@ impl Settings {
         ExtractionSettings { memory_bytes_max, ..settings }
     }
 
-    fn sections(&self, group: &str) -> &Sections {
+    fn sections(&self, group: &str) -> &RawSections {
         match group {
             "tools" => &self.tools,
             "agents" => &self.agents,
@@ -333,28 +333,28 @@ impl Settings {
     }
 
     /// The sections of script tools.
-    pub(crate) fn script_tools(&self) -> Vec<Section<ToolSection>> {
-        sections(&self.tools, "tools", "script")
+    pub(crate) fn script_tools(&self) -> Vec<NamedSection<ToolSection>> {
+        read_sections(&self.tools, "tools", "script")
     }
 
     /// The sections of script agents.
-    pub(crate) fn script_agents(&self) -> Vec<Section<AgentSection>> {
-        sections(&self.agents, "agents", "script")
+    pub(crate) fn script_agents(&self) -> Vec<NamedSection<AgentSection>> {
+        read_sections(&self.agents, "agents", "script")
     }
 
     /// The sections of inline agents.
-    pub(crate) fn inline_agents(&self) -> Vec<Section<InlineAgentSection>> {
-        sections(&self.agents, "agents", "inline")
+    pub(crate) fn inline_agents(&self) -> Vec<NamedSection<InlineAgentSection>> {
+        read_sections(&self.agents, "agents", "inline")
     }
 
     /// The sections of script connectors, with the keys that every source may have.
-    pub(crate) fn script_connectors(&self) -> Vec<(Section<ConnectorSection>, SourceSettings)> {
+    pub(crate) fn script_connectors(&self) -> Vec<(NamedSection<ConnectorSection>, SourceSettings)> {
         let common = |name: &str| {
             let fields = self.connectors.get("script")?.get(name)?;
             SourceSettings::deserialize(Value::Object(fields.clone())).ok()
         };
-        let found = sections(&self.connectors, "connectors", "script").into_iter();
-        let with_common = |section: Section<ConnectorSection>| {
+        let found = read_sections(&self.connectors, "connectors", "script").into_iter();
+        let with_common = |section: NamedSection<ConnectorSection>| {
             let common = common(&section.name)?;
             Some((section, common))
         };
@@ -390,19 +390,19 @@ pub(super) fn seconds(count: NonZeroU32) -> Duration {
 }
 
 /// Deserializes and validates a merged tree; errors name key, file and line.
-pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
+pub(super) fn read(tree: &ConfigTable) -> Result<Settings, ConfigError> {
     let settings: Settings = serde_path_to_error::deserialize(tree.to_json()).map_err(|error| {
         let path: Vec<String> = error.path().to_string().split('.').map(str::to_owned).collect();
         // The message would quote the wrong value, which may be a secret.
         let is_header = path.len() > 3 && path[0] == "apis" && path[2] == "headers";
         let is_secret = is_header || path.last().is_some_and(|key| Redactor::is_secret_key(key));
         let message = if is_secret { "has the wrong type".to_owned() } else { error.inner().to_string() };
-        ConfigError::one(located(tree, &path, &message))
+        ConfigError::one(problem_at(tree, &path, &message))
     })?;
     let mut problems = Vec::new();
     let mut problem = |key: &str, message: String| {
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-        problems.push(located(tree, &path, &message));
+        problems.push(problem_at(tree, &path, &message));
     };
     let ChunkingSettings { max_tokens, overlap_tokens } = settings.chunking;
     if max_tokens < CHUNK_TOKENS_MIN {
@@ -442,13 +442,13 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
     for (name, server) in &settings.mcp_servers {
         for (key, message) in server.problems(name) {
             let path = ["mcp_servers", name, key].into_iter().filter(|part| !part.is_empty());
-            problems.push(located(tree, &path.map(str::to_owned).collect::<Vec<_>>(), &message));
+            problems.push(problem_at(tree, &path.map(str::to_owned).collect::<Vec<_>>(), &message));
         }
     }
     for (name, api) in &settings.apis {
         for (key, message) in api.problems(name) {
             let path = ["apis", name, key].into_iter().filter(|part| !part.is_empty());
-            problems.push(located(tree, &path.map(str::to_owned).collect::<Vec<_>>(), &message));
+            problems.push(problem_at(tree, &path.map(str::to_owned).collect::<Vec<_>>(), &message));
         }
     }
     problems.extend(collisions(&settings, tree));
@@ -456,7 +456,7 @@ pub(super) fn read(tree: &Table) -> Result<Settings, ConfigError> {
 }
 
 /// Finds APIs whose identifier is taken. Colliding server names are numbered instead.
-fn collisions(settings: &Settings, tree: &Table) -> Vec<String> {
+fn collisions(settings: &Settings, tree: &ConfigTable) -> Vec<String> {
     let servers = settings.mcp_servers.keys().map(|name| ("mcp_servers", name));
     let mut taken: BTreeMap<Identifier, (&str, &String)> =
         servers.map(|(group, name)| (Identifier::sanitize(name), (group, name))).collect();
@@ -467,7 +467,7 @@ fn collisions(settings: &Settings, tree: &Table) -> Vec<String> {
             let message = format!(
                 "goes by the name `{identifier}`, and so does [{group}.{other}]; give one of them another"
             );
-            problems.push(located(tree, &["apis".to_owned(), name.clone()], &message));
+            problems.push(problem_at(tree, &["apis".to_owned(), name.clone()], &message));
         }
         taken.entry(identifier).or_insert(("apis", name));
     }
@@ -482,7 +482,7 @@ fn section_key(group: &str, kind: &str, name: &str, key: &str) -> String {
     }
 }
 
-fn located(tree: &Table, path: &[String], message: &str) -> String {
-    let place = tree.origin_of(path).map_or_else(String::new, |origin| format!("{origin}: "));
-    format!("{place}`{}`: {message}", path.join("."))
+fn problem_at(tree: &ConfigTable, path: &[String], message: &str) -> String {
+    let position = tree.origin_of(path).map_or_else(String::new, |origin| format!("{origin}: "));
+    format!("{position}`{}`: {message}", path.join("."))
 }

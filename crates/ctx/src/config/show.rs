@@ -1,6 +1,6 @@
 //! The settings in effect for display, with their origins.
 
-use super::tree::Table;
+use super::tree::ConfigTable;
 use ctx_core::Redactor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ const MASK: &str = "***";
 
 /// A setting in effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Shown {
+pub(crate) struct EffectiveSetting {
     /// The name of its table.
     pub(crate) section: String,
     /// The key in the table.
@@ -23,23 +23,23 @@ pub(crate) struct Shown {
 
 /// A snapshot of a configuration's settings, for display.
 pub(crate) struct SettingsView {
-    tree: Table,
+    tree: ConfigTable,
     redactor: Redactor,
 }
 
 impl SettingsView {
-    pub(super) fn new(tree: Table, redactor: Redactor) -> Self {
+    pub(super) fn new(tree: ConfigTable, redactor: Redactor) -> Self {
         Self { tree, redactor }
     }
 
     /// Every setting in effect, secrets masked, with its origin.
-    pub(crate) fn shown(&self) -> Vec<Shown> {
-        shown(&self.tree, &self.redactor)
+    pub(crate) fn settings(&self) -> Vec<EffectiveSetting> {
+        effective_settings(&self.tree, &self.redactor)
     }
 }
 
-fn shown(tree: &Table, redactor: &Redactor) -> Vec<Shown> {
-    let mut settings: Vec<Shown> = tree
+fn effective_settings(tree: &ConfigTable, redactor: &Redactor) -> Vec<EffectiveSetting> {
+    let mut settings: Vec<EffectiveSetting> = tree
         .leaves()
         .into_iter()
         .filter_map(|(mut path, leaf)| {
@@ -50,7 +50,7 @@ fn shown(tree: &Table, redactor: &Redactor) -> Vec<Shown> {
                 true => MASK.into(),
                 false => masked.get(&key).cloned().unwrap_or_default(),
             };
-            Some(Shown { section: path.join("."), key, value, origin: leaf.origin.to_string() })
+            Some(EffectiveSetting { section: path.join("."), key, value, origin: leaf.origin.to_string() })
         })
         .collect();
     settings.sort_by(|a, b| (&a.section, &a.key).cmp(&(&b.section, &b.key)));

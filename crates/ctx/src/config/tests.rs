@@ -5,20 +5,21 @@ mod arbitrary;
 mod reload;
 mod untrusted;
 
-use super::{Config, ConfigError, LoadContext, Located, TrustRequest, Typed};
+use super::{CliOverrides, Config, ConfigError, ConfigLocation, LoadContext, TrustRequest};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 fn load(text: &str) -> Result<Config, ConfigError> {
-    load_typed(text, &Typed::default())
+    load_with_overrides(text, &CliOverrides::default())
 }
 
-fn load_typed(text: &str, typed: &Typed) -> Result<Config, ConfigError> {
+fn load_with_overrides(text: &str, overrides: &CliOverrides) -> Result<Config, ConfigError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctx.toml");
     fs::write(&path, text).unwrap();
-    let located = Located { user: None, workspace: Some(path), root: folder.path().to_owned(), named: true };
-    Config::load(&located, typed, TRUST_ALL)
+    let located =
+        ConfigLocation { user: None, workspace: Some(path), root: folder.path().to_owned(), named: true };
+    Config::load(&located, overrides, TRUST_ALL)
 }
 
 /// A user who trusts everything.
@@ -43,7 +44,11 @@ fn data_folder(_: &Path) -> Option<PathBuf> {
 
 /// Section and description of each trust request.
 fn requests(config: &Config) -> Vec<(&str, &str)> {
-    config.trust_requests.iter().map(|request| (request.section.as_str(), request.what.as_str())).collect()
+    config
+        .trust_requests
+        .iter()
+        .map(|request| (request.section.as_str(), request.description.as_str()))
+        .collect()
 }
 
 fn problems(text: &str) -> Vec<String> {
@@ -58,7 +63,7 @@ fn an_empty_file_is_valid() {
 }
 
 #[test]
-fn unknown_keys_are_all_told_with_line_and_suggestion() {
+fn all_unknown_keys_are_reported_with_line_and_suggestion() {
     assert_eq!(
         problems(
             "[server]\nbnd = \"x\"\n\n[retreival]\nmode = \"keyword\"\n[connectors.filesystem.a]\nroot = \".\"\nroots = 1\n"
@@ -102,7 +107,7 @@ fn wrong_types_and_values_name_key_and_line() {
 }
 
 #[test]
-fn what_is_wrong_with_a_source_names_its_key() {
+fn problems_of_a_source_name_its_key() {
     assert_eq!(
         problems("[connectors.filesystem.a]\nroot = \".\"\nevery = \"5s\"\n"),
         ["ctx.toml:3: `connectors.filesystem.a.every`: \"5s\" must be between 10s and 366d"]
@@ -128,7 +133,7 @@ fn keys_of_a_script_are_its_own_and_those_that_are_ours_are_checked() {
     let tools = config.settings.script_tools();
     let shown = serde_json::to_string(&tools[0].config).unwrap();
     assert_eq!(shown, r##"{"channel":"#ops","deep":{"anything":[1]}}"##);
-    assert_eq!(tools[0].own.timeout().unwrap().as_secs(), 5);
+    assert_eq!(tools[0].settings.timeout().unwrap().as_secs(), 5);
     let connectors = config.settings.script_connectors();
     assert_eq!(serde_json::to_string(&connectors[0].0.config).unwrap(), r#"{"project":"ENG"}"#);
     for (text, problem) in [
@@ -187,7 +192,7 @@ fn a_secret_of_a_script_is_masked_and_one_that_is_not_set_leaves_it_out() {
          key = \"${UNSET}\"\n",
     )
     .unwrap();
-    assert!(!serde_json::to_string(&config.shown()).unwrap().contains("hunter2"));
+    assert!(!serde_json::to_string(&config.shown_settings()).unwrap().contains("hunter2"));
     assert_eq!(config.settings.script_tools().len(), 1);
     assert_eq!(
         config.warnings,
@@ -198,7 +203,7 @@ fn a_secret_of_a_script_is_masked_and_one_that_is_not_set_leaves_it_out() {
 }
 
 #[test]
-fn a_secret_of_the_wrong_type_is_not_told() {
+fn a_secret_of_the_wrong_type_is_not_quoted() {
     assert_eq!(problems("[server]\ntoken = 12345678\n"), ["ctx.toml:2: `server.token`: has the wrong type"]);
 }
 
@@ -236,10 +241,10 @@ fn an_unset_variable_in_a_vital_section_is_an_error() {
 #[test]
 fn a_secret_is_masked_wherever_it_is_shown() {
     let config = load("[server]\ntoken = \"hunter2hunter2\"\nbind = \"127.0.0.1:1\"\n").unwrap();
-    let shown = serde_json::to_string(&config.shown()).unwrap();
+    let shown = serde_json::to_string(&config.shown_settings()).unwrap();
     assert!(!shown.contains("hunter2") && shown.contains("***"), "{shown}");
     assert!(!format!("{:?}", config.settings).contains("hunter2"));
-    let bind = config.shown().into_iter().find(|setting| setting.key == "bind").unwrap();
+    let bind = config.shown_settings().into_iter().find(|setting| setting.key == "bind").unwrap();
     assert_eq!((bind.origin.as_str(), bind.section.as_str()), ("ctx.toml:3", "server"));
 }
 
@@ -251,7 +256,7 @@ fn a_password_inside_an_address_is_masked() {
          [connectors.git.c]\nurl = \"git@example.test:c.git\"\n",
     )
     .unwrap();
-    let shown = serde_json::to_string(&config.shown()).unwrap();
+    let shown = serde_json::to_string(&config.shown_settings()).unwrap();
     assert!(!shown.contains("hunter2") && shown.contains("https://jane:***@example.test/a.git"), "{shown}");
     assert!(shown.contains("git@example.test:c.git"), "{shown}");
 }
@@ -262,9 +267,13 @@ fn the_workspace_overrides_the_user_key_by_key() {
     let (user, workspace) = (folder.path().join("user.toml"), folder.path().join("ctx.toml"));
     fs::write(&user, "[retrieval]\nfinal_limit = 5\nmode = \"keyword\"\n").unwrap();
     fs::write(&workspace, "[retrieval]\nfinal_limit = 7\n").unwrap();
-    let located =
-        Located { user: Some(user), workspace: Some(workspace), root: folder.path().to_owned(), named: true };
-    let config = Config::load(&located, &Typed::default(), TRUST_ALL).unwrap();
+    let located = ConfigLocation {
+        user: Some(user),
+        workspace: Some(workspace),
+        root: folder.path().to_owned(),
+        named: true,
+    };
+    let config = Config::load(&located, &CliOverrides::default(), TRUST_ALL).unwrap();
     assert_eq!(config.settings.retrieval.final_limit.get(), 7);
     assert_eq!(config.settings.retrieval.mode, ctx_knowledge::Mode::Keyword);
 }
@@ -363,7 +372,7 @@ fn a_server_cannot_have_the_name_of_what_is_built_in() {
 }
 
 #[test]
-fn servers_go_by_identifiers_and_two_that_collide_are_told() {
+fn colliding_server_names_are_numbered_with_a_warning() {
     let config =
         load("[mcp_servers.\"my.api\"]\ncommand = \"a\"\n[mcp_servers.my-api]\ncommand = \"b\"\n").unwrap();
     let (servers, warnings) = config.upstreams(&|_| true);

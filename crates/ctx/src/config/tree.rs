@@ -9,26 +9,26 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A parsed file.
-pub(super) struct Layer {
-    pub(super) table: Table,
+pub(super) struct ConfigLayer {
+    pub(super) table: ConfigTable,
 }
 
 /// A table of nodes by key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
-    pub(super) entries: BTreeMap<String, Node>,
+pub(crate) struct ConfigTable {
+    pub(super) entries: BTreeMap<String, ConfigNode>,
     /// The position of its header, if it has one.
-    pub(super) origin: Option<Origin>,
+    pub(super) origin: Option<SettingOrigin>,
 }
 
 /// A table or a value.
 #[derive(Clone, Debug)]
-pub(super) enum Node {
-    Table(Table),
-    Leaf(Leaf),
+pub(super) enum ConfigNode {
+    Table(ConfigTable),
+    Leaf(ConfigLeaf),
 }
 
-impl Node {
+impl ConfigNode {
     /// The node as JSON.
     pub(super) fn to_json(&self) -> Value {
         match self {
@@ -40,30 +40,30 @@ impl Node {
 
 /// A value with its position.
 #[derive(Clone, Debug)]
-pub(super) struct Leaf {
+pub(super) struct ConfigLeaf {
     pub(super) value: Value,
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
     /// The names of environment variables that were expanded in it.
     pub(super) variables: Vec<String>,
 }
 
 /// The position of a value: file and line, or the command line option that set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct SettingOrigin {
     pub(super) file: String,
     /// From 1; 0 if there is no line, as for defaults and command line options.
     pub(super) line: usize,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line == 0 { f.write_str(&self.file) } else { write!(f, "{}:{}", self.file, self.line) }
     }
 }
 
-impl Layer {
+impl ConfigLayer {
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
-        let lines = Lines::new(name, text);
+        let lines = LineIndex::new(name, text);
         let root = DeTable::parse(text).map_err(|error| {
             let at = lines.origin(error.span().map_or(0, |span| span.start));
             ConfigError::one(format!("{at}: {}", error.message().trim()))
@@ -72,13 +72,13 @@ impl Layer {
     }
 }
 
-impl Table {
+impl ConfigTable {
     /// Merges `over` over this table; values in `over` win.
-    pub(super) fn merge(&mut self, over: Table) {
+    pub(super) fn merge(&mut self, over: ConfigTable) {
         self.origin = over.origin.or(self.origin.take());
         for (key, node) in over.entries {
             match (self.entries.get_mut(&key), node) {
-                (Some(Node::Table(below)), Node::Table(over)) => below.merge(over),
+                (Some(ConfigNode::Table(below)), ConfigNode::Table(over)) => below.merge(over),
                 (_, node) => {
                     self.entries.insert(key, node);
                 }
@@ -92,12 +92,14 @@ impl Table {
     }
 
     /// Replaces or removes the node at this path; creates missing tables on the way.
-    pub(super) fn put(&mut self, path: &[&str], node: Option<Node>) {
+    pub(super) fn set(&mut self, path: &[&str], node: Option<ConfigNode>) {
         let Some((first, rest)) = path.split_first() else { return };
         if !rest.is_empty() {
             let entry = self.entries.entry((*first).to_owned());
-            if let Node::Table(table) = entry.or_insert_with(|| Node::Table(Table::default())) {
-                table.put(rest, node);
+            if let ConfigNode::Table(table) =
+                entry.or_insert_with(|| ConfigNode::Table(ConfigTable::default()))
+            {
+                table.set(rest, node);
             }
             return;
         }
@@ -108,71 +110,74 @@ impl Table {
     }
 
     /// The position of the value at this path, or of the nearest table above it.
-    pub(super) fn origin_of(&self, path: &[String]) -> Option<&Origin> {
+    pub(super) fn origin_of(&self, path: &[String]) -> Option<&SettingOrigin> {
         let (first, rest) = path.split_first()?;
         match self.entries.get(first) {
-            Some(Node::Table(table)) => table.origin_of(rest).or(table.origin.as_ref()),
-            Some(Node::Leaf(leaf)) => Some(&leaf.origin),
+            Some(ConfigNode::Table(table)) => table.origin_of(rest).or(table.origin.as_ref()),
+            Some(ConfigNode::Leaf(leaf)) => Some(&leaf.origin),
             None => self.origin.as_ref(),
         }
     }
 
     /// The node at this path.
-    pub(super) fn at(&self, path: &[&str]) -> Option<&Node> {
+    pub(super) fn at(&self, path: &[&str]) -> Option<&ConfigNode> {
         let (first, rest) = path.split_first()?;
         match self.entries.get(*first)? {
-            Node::Table(table) if !rest.is_empty() => table.at(rest),
+            ConfigNode::Table(table) if !rest.is_empty() => table.at(rest),
             node => rest.is_empty().then_some(node),
         }
     }
 
     /// The node at this path, mutable.
-    pub(super) fn at_mut(&mut self, path: &[&str]) -> Option<&mut Node> {
+    pub(super) fn at_mut(&mut self, path: &[&str]) -> Option<&mut ConfigNode> {
         let (first, rest) = path.split_first()?;
         let node = self.entries.get_mut(*first)?;
         if rest.is_empty() {
             return Some(node);
         }
         match node {
-            Node::Table(table) => table.at_mut(rest),
-            Node::Leaf(_) => None,
+            ConfigNode::Table(table) => table.at_mut(rest),
+            ConfigNode::Leaf(_) => None,
         }
     }
 
     /// Whether there is a table at this path.
     pub(super) fn has_table(&self, path: &[&str]) -> bool {
         let Some((first, rest)) = path.split_first() else { return true };
-        matches!(self.entries.get(*first), Some(Node::Table(table)) if table.has_table(rest))
+        matches!(self.entries.get(*first), Some(ConfigNode::Table(table)) if table.has_table(rest))
     }
 
     /// Every value with its path.
-    pub(super) fn leaves(&self) -> Vec<(Vec<String>, &Leaf)> {
+    pub(super) fn leaves(&self) -> Vec<(Vec<String>, &ConfigLeaf)> {
         let mut found = Vec::new();
         for (key, node) in &self.entries {
             match node {
-                Node::Leaf(leaf) => found.push((vec![key.clone()], leaf)),
-                Node::Table(table) => found.extend(table.leaves().into_iter().map(|(mut path, leaf)| {
-                    path.insert(0, key.clone());
-                    (path, leaf)
-                })),
+                ConfigNode::Leaf(leaf) => found.push((vec![key.clone()], leaf)),
+                ConfigNode::Table(table) => {
+                    found.extend(table.leaves().into_iter().map(|(mut path, leaf)| {
+                        path.insert(0, key.clone());
+                        (path, leaf)
+                    }))
+                }
             }
         }
         found
     }
 
     /// Whether the value at this path is secret.
-    pub(super) fn is_secret(&self, path: &[String], leaf: &Leaf) -> bool {
+    pub(super) fn is_secret(&self, path: &[String], leaf: &ConfigLeaf) -> bool {
         path.last().is_some_and(|key| Redactor::is_secret_key(key)) || apis::is_secret(self, path, leaf)
     }
 
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let mut secrets = Vec::new();
         for (path, leaf) in self.leaves() {
-            let texts = texts(&leaf.value);
+            let strings = strings(&leaf.value);
             match self.is_secret(&path, leaf) {
                 // Servers may repeat the token of an `Authorization` header without its scheme.
-                true => secrets.extend(texts.into_iter().flat_map(|text| [Some(text), token(text)])),
-                false => secrets.extend(texts.into_iter().map(login)),
+                true => secrets
+                    .extend(strings.into_iter().flat_map(|text| [Some(text), authorization_token(text)])),
+                false => secrets.extend(strings.into_iter().map(url_password)),
             }
         }
         secrets.into_iter().flatten().map(Secret::new).collect()
@@ -180,60 +185,64 @@ impl Table {
 }
 
 /// Every string in a value.
-fn texts(value: &Value) -> Vec<&str> {
+fn strings(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
-        Value::Array(items) => items.iter().flat_map(texts).collect(),
-        Value::Object(fields) => fields.values().flat_map(texts).collect(),
+        Value::Array(items) => items.iter().flat_map(strings).collect(),
+        Value::Object(fields) => fields.values().flat_map(strings).collect(),
         _ => Vec::new(),
     }
 }
 
 /// The token of an `Authorization` header: the part after the scheme, as in `Bearer …`.
-fn token(text: &str) -> Option<&str> {
+fn authorization_token(text: &str) -> Option<&str> {
     let (scheme, token) = text.split_once(' ')?;
     ["basic", "bearer", "token"].contains(&scheme.to_ascii_lowercase().as_str()).then(|| token.trim())
 }
 
 /// The password of an HTTP URL, or its user name if there is no password: it may be a token.
-fn login(text: &str) -> Option<&str> {
+fn url_password(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
     let login = rest.split(['/', '?', '#']).next()?.rsplit_once('@')?.0;
     Some(login.split_once(':').map_or(login, |(_, password)| password))
 }
 
 /// Converts byte offsets to line numbers.
-struct Lines<'a> {
+struct LineIndex<'a> {
     file: &'a str,
     starts: Vec<usize>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineIndex<'a> {
     fn new(file: &'a str, text: &str) -> Self {
         let starts = text.match_indices('\n').map(|(index, _)| index + 1).collect();
         Self { file, starts }
     }
 
-    fn origin(&self, offset: usize) -> Origin {
+    fn origin(&self, offset: usize) -> SettingOrigin {
         let line = self.starts.partition_point(|start| *start <= offset) + 1;
-        Origin { file: self.file.to_owned(), line: if self.file == "default" { 0 } else { line } }
+        SettingOrigin { file: self.file.to_owned(), line: if self.file == "default" { 0 } else { line } }
     }
 }
 
-fn table(source: &DeTable<'_>, lines: &Lines<'_>, origin: Option<Origin>) -> Result<Table, ConfigError> {
+fn table(
+    source: &DeTable<'_>,
+    lines: &LineIndex<'_>,
+    origin: Option<SettingOrigin>,
+) -> Result<ConfigTable, ConfigError> {
     let mut entries = BTreeMap::new();
     for (key, value) in source.iter() {
         let origin = lines.origin(key.span().start);
         let node = match value.get_ref() {
-            DeValue::Table(inner) => Node::Table(table(inner, lines, Some(origin))?),
-            _ => Node::Leaf(Leaf { value: json(value, lines)?, origin, variables: Vec::new() }),
+            DeValue::Table(inner) => ConfigNode::Table(table(inner, lines, Some(origin))?),
+            _ => ConfigNode::Leaf(ConfigLeaf { value: json(value, lines)?, origin, variables: Vec::new() }),
         };
         entries.insert(key.get_ref().to_string(), node);
     }
-    Ok(Table { entries, origin })
+    Ok(ConfigTable { entries, origin })
 }
 
-fn json(value: &Spanned<DeValue<'_>>, lines: &Lines<'_>) -> Result<Value, ConfigError> {
+fn json(value: &Spanned<DeValue<'_>>, lines: &LineIndex<'_>) -> Result<Value, ConfigError> {
     let out_of_range =
         || ConfigError::one(format!("{}: the number is out of range", lines.origin(value.span().start)));
     Ok(match value.get_ref() {

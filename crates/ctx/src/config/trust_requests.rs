@@ -5,10 +5,10 @@
 //! This module finds the requests, and removes untrusted ones from the tree before anything is expanded or merged, so
 //! that the rest of the program never sees them. Whether a request is trusted is decided by [`crate::trust`].
 
-use super::apis::masked;
-use super::expand::{expand_value, remove, section_of};
-use super::tree::{Node, Table};
-use super::{Variables, expanded};
+use super::apis::mask_secrets;
+use super::expand::{droppable_section, expand_value, remove};
+use super::tree::{ConfigNode, ConfigTable};
+use super::{VariableLookup, expand_variables};
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) struct TrustRequest {
     /// A section or a key: `mcp_servers.files`, `server.bind`.
     pub(crate) section: String,
     /// Its content as written, secrets masked. The text is untrusted: escape it before it is shown.
-    pub(crate) what: String,
+    pub(crate) description: String,
     /// Hash of its content as written, with `${VAR}` unexpanded: the values are the user's own.
     pub(crate) hash: String,
     /// Files that it runs or reads addresses from. Trust covers their content.
@@ -39,20 +39,25 @@ impl TrustRequest {
     }
 }
 
-/// The trust requests of a workspace's file; `below` holds the defaults and the user's own file.
-pub(super) fn find(layer: &Table, below: &Table, root: &Path, variables: Variables<'_>) -> Vec<TrustRequest> {
-    let mut finder = Finder { layer, below, root, variables, found: Vec::new() };
+/// The trust requests of a workspace's file; `base` holds the defaults and the user's own file.
+pub(super) fn find(
+    layer: &ConfigTable,
+    base: &ConfigTable,
+    root: &Path,
+    variables: VariableLookup<'_>,
+) -> Vec<TrustRequest> {
+    let mut finder = RequestFinder { layer, base, root, variables, requests: Vec::new() };
     for (key, node) in &layer.entries {
         finder.visit(key, node);
     }
     finder.find_variables();
-    let mut found = finder.found;
-    found.sort_by(|one, other| one.section.cmp(&other.section));
-    found
+    let mut requests = finder.requests;
+    requests.sort_by(|one, other| one.section.cmp(&other.section));
+    requests
 }
 
 /// Removes untrusted sections and keys from the layer.
-pub(super) fn remove_untrusted(layer: &mut Table, untrusted: &[TrustRequest]) {
+pub(super) fn remove_untrusted(layer: &mut ConfigTable, untrusted: &[TrustRequest]) {
     untrusted.iter().for_each(|request| remove(layer, &request.keys));
 }
 
@@ -70,8 +75,8 @@ fn resolve(path: &Path) -> Option<PathBuf> {
     for existing in path.ancestors() {
         if let Ok(canonical) = existing.canonicalize() {
             let rest = path.strip_prefix(existing).ok()?;
-            let goes_down = rest.components().all(|part| matches!(part, Component::Normal(_)));
-            return goes_down.then(|| canonical.join(rest));
+            let is_downward = rest.components().all(|part| matches!(part, Component::Normal(_)));
+            return is_downward.then(|| canonical.join(rest));
         }
         // The target of a dangling symlink may be created later, anywhere.
         if existing.is_symlink() {
@@ -81,23 +86,23 @@ fn resolve(path: &Path) -> Option<PathBuf> {
     None
 }
 
-struct Finder<'a> {
-    layer: &'a Table,
-    below: &'a Table,
+struct RequestFinder<'a> {
+    layer: &'a ConfigTable,
+    base: &'a ConfigTable,
     root: &'a Path,
-    variables: Variables<'a>,
-    found: Vec<TrustRequest>,
+    variables: VariableLookup<'a>,
+    requests: Vec<TrustRequest>,
 }
 
-impl Finder<'_> {
-    fn visit(&mut self, key: &str, node: &Node) {
+impl RequestFinder<'_> {
+    fn visit(&mut self, key: &str, node: &ConfigNode) {
         match (key, node) {
-            ("mcp_servers" | "apis", Node::Table(sections)) => {
+            ("mcp_servers" | "apis", ConfigNode::Table(sections)) => {
                 sections.entries.iter().for_each(|(name, section)| self.push(&[key, name], section));
             }
-            ("tools" | "agents" | "connectors", Node::Table(kinds)) => {
+            ("tools" | "agents" | "connectors", ConfigNode::Table(kinds)) => {
                 for (kind, node) in &kinds.entries {
-                    let Node::Table(sections) = node else { continue };
+                    let ConfigNode::Table(sections) = node else { continue };
                     for (name, section) in &sections.entries {
                         if !self.stays_inside(key, kind, name, section) {
                             self.push(&[key, kind, name], section);
@@ -105,8 +110,8 @@ impl Finder<'_> {
                     }
                 }
             }
-            ("embedding", Node::Table(section)) if !is_built_in(section) => self.push(&[key], node),
-            ("server", Node::Table(section)) => {
+            ("embedding", ConfigNode::Table(section)) if !is_built_in(section) => self.push(&[key], node),
+            ("server", ConfigNode::Table(section)) => {
                 let exposing = section.entries.iter().filter(|(key, node)| !keeps_access_local(key, node));
                 exposing.for_each(|(name, node)| self.push(&[key, name], node));
             }
@@ -116,13 +121,13 @@ impl Finder<'_> {
     }
 
     /// Whether a section of a script, agent or source only reads what is inside the workspace.
-    fn stays_inside(&self, group: &str, kind: &str, name: &str, section: &Node) -> bool {
+    fn stays_inside(&self, group: &str, kind: &str, name: &str, section: &ConfigNode) -> bool {
         match (group, kind) {
             ("agents", "inline") => true,
             ("connectors", "filesystem") => {
                 let path = ["connectors", "filesystem", name, "root"];
-                let written = |table: &Table| match table.at(&path) {
-                    Some(Node::Leaf(leaf)) => leaf.value.as_str().map(str::to_owned),
+                let configured_root = |table: &ConfigTable| match table.at(&path) {
+                    Some(ConfigNode::Leaf(leaf)) => leaf.value.as_str().map(str::to_owned),
                     _ => None,
                 };
                 // The user's own secrets may lie in a clone: only the user lifts their protection.
@@ -131,14 +136,15 @@ impl Finder<'_> {
                     return false;
                 }
                 // The walker stats the targets of symlinks even if it then skips them.
-                let follows = ["connectors", "filesystem", name, "follow_symlinks"];
-                if matches!(self.layer.at(&follows), Some(Node::Leaf(leaf)) if leaf.value != Value::Bool(false))
+                let follow_symlinks = ["connectors", "filesystem", name, "follow_symlinks"];
+                if matches!(self.layer.at(&follow_symlinks), Some(ConfigNode::Leaf(leaf)) if leaf.value != Value::Bool(false))
                 {
                     return false;
                 }
                 // Without a `root` of its own it merges over the user's section, and could widen its globs.
-                let root = written(self.layer).or_else(|| written(self.below)).unwrap_or_default();
-                matches!(section, Node::Table(_)) && is_inside(self.root, Path::new(&root))
+                let root =
+                    configured_root(self.layer).or_else(|| configured_root(self.base)).unwrap_or_default();
+                matches!(section, ConfigNode::Table(_)) && is_inside(self.root, Path::new(&root))
             }
             _ => false,
         }
@@ -148,14 +154,14 @@ impl Finder<'_> {
     fn find_variables(&mut self) {
         let layer = self.layer;
         for (path, leaf) in layer.leaves() {
-            let is_found = self.found.iter().any(|request| path.starts_with(&request.keys));
+            let is_found = self.requests.iter().any(|request| path.starts_with(&request.keys));
             if is_found || !has_variables(&leaf.value) {
                 continue;
             }
-            let grouped = section_of(&path);
-            let keys: Vec<&str> = match grouped.len() {
+            let section_path = droppable_section(&path);
+            let keys: Vec<&str> = match section_path.len() {
                 1 => path.iter().map(String::as_str).collect(),
-                _ => grouped.iter().map(String::as_str).collect(),
+                _ => section_path.iter().map(String::as_str).collect(),
             };
             if let Some(node) = layer.at(&keys) {
                 self.push(&keys, node);
@@ -163,14 +169,14 @@ impl Finder<'_> {
         }
     }
 
-    fn push(&mut self, keys: &[&str], node: &Node) {
+    fn push(&mut self, keys: &[&str], node: &ConfigNode) {
         let value = match node {
-            Node::Table(table) => table.to_json(),
-            Node::Leaf(leaf) => leaf.value.clone(),
+            ConfigNode::Table(table) => table.to_json(),
+            ConfigNode::Leaf(leaf) => leaf.value.clone(),
         };
-        self.found.push(TrustRequest {
+        self.requests.push(TrustRequest {
             section: keys.join("."),
-            what: describe(keys, &value),
+            description: describe(keys, &value),
             hash: hash(keys, &value),
             files: self.files(keys, &value),
             keys: keys.iter().map(|key| (*key).to_owned()).collect(),
@@ -180,7 +186,7 @@ impl Finder<'_> {
     /// The files that a section runs or reads addresses from, as far as they can be determined. Paths are expanded, to
     /// cover the files that will be used; their values leave this function only as paths to hash.
     fn files(&self, keys: &[&str], section: &Value) -> Vec<PathBuf> {
-        let section = &expanded(section.clone(), self.variables).unwrap_or_else(|_| section.clone());
+        let section = &expand_variables(section.clone(), self.variables).unwrap_or_else(|_| section.clone());
         let text = |key: &str| section[key].as_str();
         let mut files: Vec<PathBuf> = match keys.first() {
             Some(&("tools" | "agents" | "connectors")) if keys.get(1) == Some(&"script") => {
@@ -210,19 +216,21 @@ impl Finder<'_> {
 }
 
 /// Whether `[embedding]` uses a built-in model, and so opens no connection and loads no file.
-fn is_built_in(section: &Table) -> bool {
+fn is_built_in(section: &ConfigTable) -> bool {
     let reaches_out = ["url", "api_key", "path"].iter().any(|key| section.entries.contains_key(*key));
     let provider = match section.entries.get("provider") {
-        Some(Node::Leaf(leaf)) => leaf.value.as_str().is_some_and(|name| BUILT_IN_PROVIDERS.contains(&name)),
-        Some(Node::Table(_)) => false,
+        Some(ConfigNode::Leaf(leaf)) => {
+            leaf.value.as_str().is_some_and(|name| BUILT_IN_PROVIDERS.contains(&name))
+        }
+        Some(ConfigNode::Table(_)) => false,
         None => true,
     };
     provider && !reaches_out
 }
 
 /// Whether a key of `[server]` leaves the server as closed as the defaults: loopback only, no further hosts or origins.
-fn keeps_access_local(key: &str, node: &Node) -> bool {
-    let Node::Leaf(leaf) = node else { return false };
+fn keeps_access_local(key: &str, node: &ConfigNode) -> bool {
+    let ConfigNode::Leaf(leaf) = node else { return false };
     match (key, &leaf.value) {
         ("bind", Value::String(bind)) => is_loopback(bind),
         ("allowed_hosts" | "allowed_origins", Value::Array(names)) => names.is_empty(),
@@ -264,7 +272,7 @@ fn first_keys(keys: &[&str]) -> &'static [&'static str] {
 /// The description of a section: its program, address or file first, then its other keys as JSON.
 fn describe(keys: &[&str], value: &Value) -> String {
     let is_secret = keys.last().is_some_and(|key| ctx_core::Redactor::is_secret_key(key));
-    let mut section = masked(value.clone(), is_secret && !value.is_object());
+    let mut section = mask_secrets(value.clone(), is_secret && !value.is_object());
     let Some(fields) = section.as_object_mut() else { return word(&section) };
     let mut words = Vec::new();
     for key in first_keys(keys) {

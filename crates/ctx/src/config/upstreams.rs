@@ -1,7 +1,7 @@
 //! `[mcp_servers.<name>]`: upstream MCP servers.
 
 use super::settings::{LimitSettings, seconds};
-use super::{Config, Variables, expanded};
+use super::{Config, VariableLookup, expand_variables};
 use ctx_core::{BuiltinProvider, Identifier, Secret};
 use ctx_mcp::{
     Changes, Command, Headers, HttpKind, OAuthSettings, Start, ToolFilter, Transport, UpstreamLimits,
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 /// (`docs/guide/upstreams.md`). Without those for certificates, proxies and registries, `npx` and `uvx` start
 /// nothing in a company network. `NODE_OPTIONS` is not among them: it makes a server run code that its
 /// section does not name.
-const INHERITED: &[&str] = &[
+const INHERITED_VARIABLES: &[&str] = &[
     "PATH",
     "HOME",
     "LANG",
@@ -113,7 +113,7 @@ pub(crate) struct ServerSection {
     /// without a call. Before the first use, a lazy server is started once to list its tools, which are
     /// stored.
     #[serde(default)]
-    start: When,
+    start: StartMode,
     /// Whether its tools are listed to clients one by one, as `<name>__<tool>`; scripts can call them either
     /// way.
     #[serde(default)]
@@ -127,7 +127,7 @@ pub(crate) struct ServerSection {
     /// How to handle tools whose definitions are new or changed since they were accepted: `tell` warns; `ask`
     /// also refuses calls until `ctx upstream accept <name>`. When absent, read-only tools (`readOnlyHint`,
     /// as accepted and now) only cause a warning, and all others need to be accepted.
-    changes: Option<OnChange>,
+    changes: Option<ChangePolicy>,
     /// Seconds one call may take; `limits.upstream_timeout` when absent.
     timeout: Option<NonZeroU32>,
 }
@@ -156,7 +156,7 @@ enum HttpTransport {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-enum When {
+enum StartMode {
     #[default]
     Eager,
     Lazy,
@@ -164,13 +164,13 @@ enum When {
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-enum OnChange {
+enum ChangePolicy {
     Tell,
     Ask,
 }
 
 /// The problem of a name that belongs to a built-in provider.
-pub(super) fn reserved(name: &str) -> Option<String> {
+pub(super) fn reserved_name_problem(name: &str) -> Option<String> {
     let identifier = Identifier::sanitize(name);
     let is_taken = BuiltinProvider::named(identifier.as_str()).is_some();
     is_taken.then(|| format!("the name `{identifier}` is taken by what is built in; give it another"))
@@ -179,7 +179,8 @@ pub(super) fn reserved(name: &str) -> Option<String> {
 impl ServerSection {
     /// Invalid keys and their problems; an empty key stands for the section itself.
     pub(super) fn problems(&self, name: &str) -> Vec<(&'static str, String)> {
-        let mut problems: Vec<_> = reserved(name).map(|problem| ("", problem)).into_iter().collect();
+        let mut problems: Vec<_> =
+            reserved_name_problem(name).map(|problem| ("", problem)).into_iter().collect();
         match (&self.command, &self.url) {
             (None, None) => problems.push(("", "needs a `command` to start or a `url` to reach".to_owned())),
             (Some(_), Some(_)) => {
@@ -201,8 +202,8 @@ impl ServerSection {
             ("oauth", self.oauth.is_some()),
         ];
         let misplaced = |keys: &[(&'static str, bool)], other: &str| {
-            let there = keys.iter().filter(|(_, there)| *there);
-            there.map(|(key, _)| (*key, format!("only goes with `{other}`"))).collect::<Vec<_>>()
+            let present = keys.iter().filter(|(_, present)| *present);
+            present.map(|(key, _)| (*key, format!("only goes with `{other}`"))).collect::<Vec<_>>()
         };
         if self.command.is_none() && self.url.is_some() {
             problems.extend(misplaced(&with_command, "command"));
@@ -232,12 +233,12 @@ impl ServerSection {
     }
 
     fn headers(&self) -> Result<Headers, ctx_mcp::InvalidHeader> {
-        let written = self.headers.iter().flatten();
-        Headers::new(written.map(|(name, value)| (name.as_str(), value.as_str())))
+        let configured = self.headers.iter().flatten();
+        Headers::new(configured.map(|(name, value)| (name.as_str(), value.as_str())))
     }
 
     /// The command line or URL for display, without environment variables and headers.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn command_or_url(&self) -> String {
         match (&self.command, &self.url) {
             (Some(command), _) => {
                 let words = std::iter::once(command).chain(self.args.iter().flatten());
@@ -265,8 +266,10 @@ impl ServerSection {
             let oauth = self.oauth.as_ref().map(LoginSection::settings).unwrap_or_default();
             return Transport::Http { url, headers, kind, oauth };
         };
-        let mut environment: BTreeMap<OsString, OsString> =
-            INHERITED.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?))).collect();
+        let mut environment: BTreeMap<OsString, OsString> = INHERITED_VARIABLES
+            .iter()
+            .filter_map(|name| Some(((*name).into(), std::env::var_os(name)?)))
+            .collect();
         let named = self.env.iter().flatten();
         environment.extend(named.map(|(name, value)| (name.into(), value.into())));
         // A path is relative to the workspace; a bare name is looked up in `PATH`.
@@ -314,12 +317,12 @@ impl Config {
         let names = Identifier::sanitize_all(sections.keys().map(String::as_str));
         let mut warnings = Vec::new();
         let mut upstreams = Vec::new();
-        for ((written, section), name) in sections.iter().zip(names) {
-            if name != Identifier::sanitize(written) {
-                let place = self.place(&["mcp_servers", written]);
-                warnings.push(format!("{place}two servers collide; `{written}` is now {name}"));
+        for ((section_name, section), name) in sections.iter().zip(names) {
+            if name != Identifier::sanitize(section_name) {
+                let position = self.message_prefix(&["mcp_servers", section_name]);
+                warnings.push(format!("{position}two servers collide; `{section_name}` is now {name}"));
             }
-            if !may_run(&section_of(written)) {
+            if !may_run(&upstream_section(section_name)) {
                 continue;
             }
             let mut limits = self.settings.limits.upstream();
@@ -328,14 +331,14 @@ impl Config {
                 name,
                 transport: section.transport(self),
                 start: match section.start {
-                    When::Eager => Start::Eager,
-                    When::Lazy => Start::Lazy,
+                    StartMode::Eager => Start::Eager,
+                    StartMode::Lazy => Start::Lazy,
                 },
                 exposed: section.expose,
                 changes: match section.changes {
                     None => Changes::AskUnlessReadOnly,
-                    Some(OnChange::Tell) => Changes::Tell,
-                    Some(OnChange::Ask) => Changes::Ask,
+                    Some(ChangePolicy::Tell) => Changes::Tell,
+                    Some(ChangePolicy::Ask) => Changes::Ask,
                 },
                 // Cannot fail: the patterns were checked when the configuration was loaded.
                 tools: ToolFilter::new(&section.allowed_tools, &section.denied_tools).unwrap_or_default(),
@@ -347,23 +350,23 @@ impl Config {
 }
 
 /// Placeholder for a variable that is not set, so that the rest can be checked.
-const ANYTHING: &str = "https://unset";
+const PLACEHOLDER: &str = "https://unset";
 
 /// Checks a section as if a file contained it. Returns its unset variables, without which the section would
 /// be dropped, or its problems.
-pub(crate) fn check_entry(
+pub(crate) fn check_upstream(
     name: &str,
     entry: &Value,
-    variables: Variables<'_>,
+    variables: VariableLookup<'_>,
 ) -> Result<Vec<String>, Vec<String>> {
     let unset = RefCell::new(BTreeSet::new());
     let value = |variable: &str| {
         Some(variables(variable).unwrap_or_else(|| {
             unset.borrow_mut().insert(variable.to_owned());
-            ANYTHING.to_owned()
+            PLACEHOLDER.to_owned()
         }))
     };
-    let expanded = expanded(entry.clone(), &value).map_err(|variable| vec![variable])?;
+    let expanded = expand_variables(entry.clone(), &value).map_err(|variable| vec![variable])?;
     let section: ServerSection = serde_path_to_error::deserialize(expanded)
         .map_err(|error| vec![format!("`{}`: {}", error.path(), error.inner())])?;
     let problem = |(key, message): (&str, String)| match key {
@@ -375,18 +378,18 @@ pub(crate) fn check_entry(
 }
 
 /// The name of a server's section.
-pub(crate) fn section_of(name: &str) -> String {
+pub(crate) fn upstream_section(name: &str) -> String {
     format!("mcp_servers.{name}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::INHERITED;
+    use super::INHERITED_VARIABLES;
 
     #[test]
     fn the_guide_lists_every_variable_that_a_server_inherits() {
         let guide = include_str!("../../../../docs/guide/upstreams.md");
-        for name in INHERITED {
+        for name in INHERITED_VARIABLES {
             assert!(guide.contains(&format!("`{name}`")), "{name}");
         }
     }

@@ -4,12 +4,12 @@ mod set;
 mod source;
 
 pub(crate) use set::{ScriptProvider, ScriptSet};
-pub(crate) use source::{ScriptSource, Untrusted};
+pub(crate) use source::{ScriptSource, UntrustedSource};
 
 use crate::cli::{EXTRACTOR, REAPER, WORKER};
 use crate::config::Config;
-use crate::trust::Guard;
-use crate::version::{Version, version};
+use crate::file_version::{FileVersion, file_version};
+use crate::trust::FileGuard;
 use ctx_core::Redactor;
 use ctx_gateway::Gateway;
 use ctx_knowledge::{Extraction, ExtractionSettings};
@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// Names that script tools cannot have: those of built-in tools, and of an HTTP route.
-pub(crate) const RESERVED: [&str; 8] =
+pub(crate) const RESERVED_NAMES: [&str; 8] =
     ["search", "get", "sources", "list", "execute", "list_functions", "search_docs", "get_function_docs"];
 
 /// Owns the workers for scripts and for text extraction. Workers start on first use.
-pub(crate) struct Runner {
+pub(crate) struct ScriptRunner {
     program: PathBuf,
     engine: EngineSettings,
     limits: ScriptLimits,
@@ -36,11 +36,12 @@ pub(crate) struct Runner {
     gateway: OnceLock<Arc<Gateway>>,
 }
 
-impl Runner {
+impl ScriptRunner {
     pub(crate) fn new(config: &Config) -> Result<Self, ScriptProblem> {
         // Read at start: later, the executable may have been replaced.
-        let program = std::env::current_exe()
-            .map_err(|error| problem(format!("the program cannot find itself to run scripts: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            script_problem(format!("the program cannot find itself to run scripts: {error}"))
+        })?;
         let (engine, limits) =
             config.settings.script_limits(EngineSettings::new(program.clone(), vec![WORKER.into()]));
         let extraction = ExtractionSettings::new(program.clone(), vec![EXTRACTOR.into()]);
@@ -77,7 +78,7 @@ impl Runner {
             return Ok(scripts);
         }
         let engine = Engine::new(self.engine.clone())
-            .map_err(|error| problem(format!("scripts cannot be run here: {error}")))?;
+            .map_err(|error| script_problem(format!("scripts cannot be run here: {error}")))?;
         let environment = Arc::new(|name: &str| std::env::var(name).ok());
         let scripts = Scripts::new(engine.clone(), self.limits, environment).masking(self.redactor.clone());
         Ok(&self.started.get_or_init(|| (engine, scripts)).1)
@@ -108,82 +109,87 @@ impl Runner {
     }
 }
 
-fn problem(message: String) -> ScriptProblem {
+fn script_problem(message: String) -> ScriptProblem {
     ScriptProblem { message }
 }
 
 /// A script tool or script agent of the configuration.
 #[derive(Clone)]
-pub(crate) struct Configured {
-    pub(crate) kind: Kind,
+pub(crate) struct ConfiguredScript {
+    pub(crate) kind: CallableKind,
     pub(crate) settings: ScriptSettings,
     /// The position of its section as the prefix of a message, such as `ctx.toml:3: `.
-    place: String,
+    message_prefix: String,
     /// The guard that decides whether a changed file may be loaded; none if the section needs no trust.
-    guard: Option<Guard>,
+    guard: Option<FileGuard>,
 }
 
 /// The kind of a callable script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CallableKind {
     Tool,
     Agent,
 }
 
-impl Configured {
+impl ConfiguredScript {
     /// Whether both are the same script with the same settings, regardless of their positions in the file.
-    fn is_alike(&self, other: &Self) -> bool {
+    fn is_same_script(&self, other: &Self) -> bool {
         self.kind == other.kind && self.settings == other.settings && self.guard == other.guard
     }
 
     /// The name of its section: `tools.script.post_slack`.
     pub(crate) fn section(&self) -> String {
         let group = match self.kind {
-            Kind::Tool => "tools",
-            Kind::Agent => "agents",
+            CallableKind::Tool => "tools",
+            CallableKind::Agent => "agents",
         };
         format!("{group}.script.{}", self.settings.name)
     }
 }
 
 /// The script tools and agents of a configuration.
-pub(crate) fn configured(config: &Config) -> Vec<Configured> {
+pub(crate) fn configured_scripts(config: &Config) -> Vec<ConfiguredScript> {
     let tools = config.settings.script_tools().into_iter().map(|section| {
-        let own = section.own;
-        let (timeout, rate_limit) = (own.timeout(), own.rate_limit());
+        let options = section.settings;
+        let (timeout, rate_limit) = (options.timeout(), options.rate_limit());
         let settings = ScriptSettings {
             timeout,
             rate_limit,
-            allow_hosts: own.allow_hosts,
-            ..script(config, section.name, &own.path, section.config)
+            allow_hosts: options.allow_hosts,
+            ..script_settings(config, section.name, &options.path, section.config)
         };
-        (Kind::Tool, settings)
+        (CallableKind::Tool, settings)
     });
     let agents = config.settings.script_agents().into_iter().map(|section| {
-        let own = section.own;
+        let options = section.settings;
         let settings = ScriptSettings {
-            timeout: own.timeout(),
-            allow_hosts: own.allow_hosts.clone(),
-            ..script(config, section.name, &own.path, section.config)
+            timeout: options.timeout(),
+            allow_hosts: options.allow_hosts.clone(),
+            ..script_settings(config, section.name, &options.path, section.config)
         };
-        (Kind::Agent, settings)
+        (CallableKind::Agent, settings)
     });
     let all = tools.chain(agents).map(|(kind, settings)| {
-        let group = if kind == Kind::Tool { "tools" } else { "agents" };
-        let place = config.place(&[group, "script", &settings.name]);
+        let group = if kind == CallableKind::Tool { "tools" } else { "agents" };
+        let message_prefix = config.message_prefix(&[group, "script", &settings.name]);
         let guard = config.guard(&format!("{group}.script.{}", settings.name));
-        Configured { kind, settings, place, guard }
+        ConfiguredScript { kind, settings, message_prefix, guard }
     });
     all.collect()
 }
 
 /// The settings of a script from its section, without limits of its own.
-pub(crate) fn script(config: &Config, name: String, path: &Path, own: Map<String, Value>) -> ScriptSettings {
+pub(crate) fn script_settings(
+    config: &Config,
+    name: String,
+    path: &Path,
+    values: Map<String, Value>,
+) -> ScriptSettings {
     ScriptSettings {
         name,
         path: config.root.join(path),
         shown: path.display().to_string(),
-        config: Value::Object(own),
+        config: Value::Object(values),
         timeout: None,
         rate_limit: None,
         allow_hosts: Vec::new(),

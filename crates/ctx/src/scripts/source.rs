@@ -1,7 +1,7 @@
 //! Connectors of scripts.
 
-use super::{Runner, Version, version};
-use crate::trust::{self, Guard};
+use super::{FileVersion, ScriptRunner, file_version};
+use crate::trust::{self, FileGuard};
 use async_trait::async_trait;
 use ctx_core::{Connector, Cursor, Pulled, Sink, SourceError};
 use ctx_luau::{ScriptProblem, ScriptSettings};
@@ -9,28 +9,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A source with a script as its connector. Loads the script on first use, and again after it has changed.
 pub(crate) struct ScriptSource {
-    runner: Arc<Runner>,
+    runner: Arc<ScriptRunner>,
     settings: ScriptSettings,
-    guard: Option<Guard>,
-    loaded: Mutex<Option<Last>>,
+    guard: Option<FileGuard>,
+    loaded: Mutex<Option<LoadedConnector>>,
 }
 
 /// The last valid connector, and the file version it was loaded for. After a failed reload that version is
 /// newer than the connector.
 #[derive(Clone)]
-struct Last {
-    version: Option<Version>,
+struct LoadedConnector {
+    version: Option<FileVersion>,
     connector: Arc<dyn Connector>,
 }
 
 impl ScriptSource {
-    pub(crate) fn new(runner: Arc<Runner>, settings: ScriptSettings, guard: Option<Guard>) -> Self {
+    pub(crate) fn new(runner: Arc<ScriptRunner>, settings: ScriptSettings, guard: Option<FileGuard>) -> Self {
         Self { runner, settings, guard, loaded: Mutex::default() }
     }
 
     async fn connector(&self) -> Result<Arc<dyn Connector>, SourceError> {
         let unavailable = |problem: ScriptProblem| SourceError::Unavailable(problem.message);
-        let now = version(&self.settings.path);
+        let now = file_version(&self.settings.path);
         let before = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(last) = &before
             && last.version == now
@@ -39,7 +39,7 @@ impl ScriptSource {
         }
         let is_trusted = self.guard.as_ref().is_none_or(|guard| guard.allows(&self.settings.path));
         if !is_trusted {
-            let reason = Guard::refusal(&self.settings.shown);
+            let reason = FileGuard::refusal(&self.settings.shown);
             let Some(last) = before else { return Err(SourceError::Unavailable(reason)) };
             tracing::warn!("{reason}; the version before it stays");
             return Ok(last.connector);
@@ -53,7 +53,7 @@ impl ScriptSource {
             }
             (Err(problem), None) => return Err(unavailable(problem)),
         };
-        let last = Last { version: now, connector: connector.clone() };
+        let last = LoadedConnector { version: now, connector: connector.clone() };
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
         Ok(connector)
     }
@@ -71,10 +71,10 @@ impl Connector for ScriptSource {
 }
 
 /// Stands for a source that is not trusted; every sync fails.
-pub(crate) struct Untrusted;
+pub(crate) struct UntrustedSource;
 
 #[async_trait]
-impl Connector for Untrusted {
+impl Connector for UntrustedSource {
     async fn pull(&self, _: Option<&Cursor>, _: &Sink) -> Result<Pulled, SourceError> {
         Err(SourceError::Unavailable(trust::refusal()))
     }

@@ -8,19 +8,19 @@
 mod origin;
 mod record;
 
-use record::Record;
+use record::GrantRecord;
 pub(crate) use record::path as record_path;
 
 use crate::config::{Config, TrustRequest};
 use crate::error::{CommandError, CommandResult};
-use crate::output::Output;
+use crate::output::CommandOutput;
 use ctx_core::escape_line;
 use std::path::{Path, PathBuf};
 
 /// The environment variable that trusts everything, for one command.
 const VARIABLE: &str = "CTX_TRUST";
 /// The hint on how to grant trust.
-pub(crate) const HOW: &str = "`ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)";
+pub(crate) const TRUST_HINT: &str = "`ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)";
 /// The most characters of one section's description that are shown in a prompt, from its beginning and from its end:
 /// padding must not hide either.
 const SHOWN_CHARS_MAX: usize = 500;
@@ -43,17 +43,17 @@ pub(crate) fn trusts_all() -> bool {
 
 /// Decides whether a changed file that a trusted section runs may be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Guard {
+pub(crate) struct FileGuard {
     /// The configuration file.
     pub(crate) config: PathBuf,
     /// The section that runs the file.
     pub(crate) section: String,
 }
 
-impl Guard {
+impl FileGuard {
     /// Whether the file has the trusted content, or was edited by the user.
     pub(crate) fn allows(&self, file: &Path) -> bool {
-        Record::allows(&self.config, &self.section, file)
+        GrantRecord::allows(&self.config, &self.section, file)
     }
 
     /// The reason why a file is not loaded.
@@ -69,7 +69,7 @@ pub(crate) fn evaluate(path: &Path, requests: &[TrustRequest]) -> Vec<bool> {
     if requests.is_empty() || trusts_all() {
         return vec![true; requests.len()];
     }
-    match Record::of(path) {
+    match GrantRecord::of(path) {
         Ok(record) => record.evaluate(requests),
         Err(problem) => {
             tracing::warn!("what is trusted cannot be known: {problem}");
@@ -79,11 +79,11 @@ pub(crate) fn evaluate(path: &Path, requests: &[TrustRequest]) -> Vec<bool> {
 }
 
 /// Whether each request of a configuration has a recorded grant; `CTX_TRUST` does not count.
-pub(crate) fn remembered(config: &Config) -> Vec<bool> {
+pub(crate) fn recorded_grants(config: &Config) -> Vec<bool> {
     let trusted = config
         .path
         .as_deref()
-        .map(|path| Record::of(path).map(|record| record.evaluate(&config.trust_requests)));
+        .map(|path| GrantRecord::of(path).map(|record| record.evaluate(&config.trust_requests)));
     match trusted {
         Some(Ok(trusted)) => trusted,
         _ => vec![false; config.trust_requests.len()],
@@ -91,28 +91,32 @@ pub(crate) fn remembered(config: &Config) -> Vec<bool> {
 }
 
 /// Whether every request of a configuration has a recorded grant.
-pub(crate) fn is_remembered(config: &Config) -> bool {
-    remembered(config).iter().all(|trusted| *trusted)
+pub(crate) fn is_fully_granted(config: &Config) -> bool {
+    recorded_grants(config).iter().all(|trusted| *trusted)
 }
 
 /// Records grants for these requests as they are now; earlier grants stay.
-pub(crate) fn remember(path: &Path, requests: &[TrustRequest]) -> CommandResult {
-    Record::of(path).and_then(|record| record.add(requests)).map_err(failed)
+pub(crate) fn grant(path: &Path, requests: &[TrustRequest]) -> CommandResult {
+    GrantRecord::of(path).and_then(|record| record.add(requests)).map_err(to_command_error)
 }
 
 /// Whether there is a record for a configuration file, with or without grants.
 pub(crate) fn has_record(path: &Path) -> bool {
-    Record::exists(path)
+    GrantRecord::exists(path)
 }
 
 /// Revokes all grants of a configuration file.
-pub(crate) fn forget(path: &Path) -> CommandResult {
-    Record::forget(path).map_err(failed)
+pub(crate) fn revoke(path: &Path) -> CommandResult {
+    GrantRecord::forget(path).map_err(to_command_error)
 }
 
-/// Settles the untrusted requests that concern the command: prompts in a terminal, and warns of what is left out
+/// Handles the untrusted requests that concern the command: prompts in a terminal, and warns of what is left out
 /// elsewhere. Returns whether the user has just agreed, so that the configuration must be loaded again.
-pub(crate) fn settle(config: &Config, groups: &[&str], output: &Output) -> CommandResult<bool> {
+pub(crate) fn prompt_or_warn(
+    config: &Config,
+    groups: &[&str],
+    output: &CommandOutput,
+) -> CommandResult<bool> {
     let concerns = |request: &&TrustRequest| groups.iter().any(|group| request.section.starts_with(group));
     let Some(path) =
         config.path.as_ref().filter(|_| config.untrusted.iter().any(|request| concerns(&request)))
@@ -122,15 +126,15 @@ pub(crate) fn settle(config: &Config, groups: &[&str], output: &Output) -> Comma
     let file = escape_line(&path.display().to_string()).into_owned();
     let question = format!(
         "{file} wants more than to read this folder, and you have not trusted it with this:\n{}\ntrust it? [y/N] ",
-        listed(&config.untrusted).trim_end()
+        list_requests(&config.untrusted).trim_end()
     );
     if output.confirm(&question) == Some(true) {
-        remember(path, &config.untrusted)?;
+        grant(path, &config.untrusted)?;
         return Ok(true);
     }
     let left_out = inline_list(config.untrusted.iter().filter(concerns));
     output.warn(&format!("{file} is not trusted, so this is left out: {left_out}"));
-    output.hint(HOW);
+    output.hint(TRUST_HINT);
     Ok(false)
 }
 
@@ -141,7 +145,7 @@ pub(crate) fn inline_list<'a>(requests: impl IntoIterator<Item = &'a TrustReques
 }
 
 /// The requests as a list, one per line.
-pub(crate) fn listed(requests: &[TrustRequest]) -> String {
+pub(crate) fn list_requests(requests: &[TrustRequest]) -> String {
     let line =
         |request: &TrustRequest| format!("  [{}]  {}\n", escape_line(&request.section), excerpt(request));
     requests.iter().map(line).collect()
@@ -152,13 +156,15 @@ pub(crate) fn checklist(requests: &[TrustRequest], trusted: &[bool]) -> String {
     let mark = |trusted: &bool| if *trusted { '✓' } else { '✗' };
     let lines = requests.iter().zip(trusted);
     lines
-        .map(|(request, trusted)| format!("{}{}", mark(trusted), listed(std::slice::from_ref(request))))
+        .map(|(request, trusted)| {
+            format!("{}{}", mark(trusted), list_requests(std::slice::from_ref(request)))
+        })
         .collect()
 }
 
 /// A request's description, escaped, and without its middle if it is long: it cannot forge further lines of a list.
 fn excerpt(request: &TrustRequest) -> String {
-    let escaped = escape_line(&request.what);
+    let escaped = escape_line(&request.description);
     let count = escaped.chars().count();
     if count <= SHOWN_CHARS_MAX {
         return escaped.into_owned();
@@ -176,9 +182,9 @@ pub(crate) fn agent_refusal(subject: &str) -> String {
 
 /// The reason why an untrusted section is not used.
 pub(crate) fn refusal() -> String {
-    format!("its configuration is not trusted; {HOW}")
+    format!("its configuration is not trusted; {TRUST_HINT}")
 }
 
-fn failed(problem: String) -> CommandError {
+fn to_command_error(problem: String) -> CommandError {
     CommandError::new(problem).hint("the file holds only what you trust; it can be moved away")
 }

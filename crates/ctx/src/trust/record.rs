@@ -17,7 +17,7 @@ const ABSENT: &str = "absent";
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The grants for one configuration file.
-pub(crate) struct Record {
+pub(crate) struct GrantRecord {
     /// The identity of the configuration file ([`identity`]).
     config: PathBuf,
     /// The workspace folder, as the paths of files begin with it.
@@ -37,14 +37,22 @@ struct Grant {
 }
 
 /// The user's own edit of a file that a trusted section runs.
-struct Edit {
+struct FileEdit {
     section: String,
     section_hash: String,
     file: PathBuf,
     file_hash: String,
 }
 
-impl Record {
+/// The result of comparing a file with its grant.
+enum FileCheck {
+    Untrusted,
+    Unchanged,
+    /// The content is not the trusted one, but the user wrote it.
+    EditedByUser(FileEdit),
+}
+
+impl GrantRecord {
     /// Loads the record of a configuration file; empty if there is none.
     pub(crate) fn of(path: &Path) -> Result<Self, String> {
         let (config, root) = (identity(path), root_of(path));
@@ -64,13 +72,18 @@ impl Record {
     pub(crate) fn evaluate(&self, requests: &[TrustRequest]) -> Vec<bool> {
         let mut edits = Vec::new();
         let mut is_trusted = |request: &TrustRequest| {
-            let grant = self.grants.get(&request.section).filter(|grant| grant.hash == request.hash)?;
+            let grant = self.grants.get(&request.section).filter(|grant| grant.hash == request.hash);
+            let Some(grant) = grant else { return false };
             for path in &request.files {
-                edits.extend(self.check(&request.section, grant, path)?);
+                match self.check(&request.section, grant, path) {
+                    FileCheck::Untrusted => return false,
+                    FileCheck::Unchanged => {}
+                    FileCheck::EditedByUser(edit) => edits.push(edit),
+                }
             }
-            Some(())
+            true
         };
-        let trusted = requests.iter().map(|request| is_trusted(request).is_some()).collect();
+        let trusted = requests.iter().map(&mut is_trusted).collect();
         self.record(edits);
         trusted
     }
@@ -81,24 +94,31 @@ impl Record {
             return true;
         }
         let Ok(record) = Self::of(config) else { return false };
-        let checked = record.grants.get(section).and_then(|grant| record.check(section, grant, file));
-        let is_allowed = checked.is_some();
-        record.record(checked.flatten().into_iter().collect());
-        is_allowed
+        let Some(grant) = record.grants.get(section) else { return false };
+        match record.check(section, grant, file) {
+            FileCheck::Untrusted => false,
+            FileCheck::Unchanged => true,
+            FileCheck::EditedByUser(edit) => {
+                record.record(vec![edit]);
+                true
+            }
+        }
     }
 
-    /// Compares a file with its grant. `None` if it is not trusted; `Some(Some(_))` if the user has edited
-    /// it.
-    fn check(&self, section: &str, grant: &Grant, path: &Path) -> Option<Option<Edit>> {
+    /// Compares a file with its grant.
+    fn check(&self, section: &str, grant: &Grant, path: &Path) -> FileCheck {
         let file = self.file_key(path);
-        let trusted = grant.files.get(&file)?;
+        let Some(trusted) = grant.files.get(&file) else { return FileCheck::Untrusted };
         // Hashed before its origin is judged: a checkout that begins in between is then noticed.
         let file_hash = file_hash(path);
         if *trusted == file_hash {
-            return Some(None);
+            return FileCheck::Unchanged;
         }
-        let edit = Edit { section: section.to_owned(), section_hash: grant.hash.clone(), file, file_hash };
-        origin::is_edited_here(path).then_some(Some(edit))
+        if !origin::is_edited_here(path) {
+            return FileCheck::Untrusted;
+        }
+        let (section, section_hash) = (section.to_owned(), grant.hash.clone());
+        FileCheck::EditedByUser(FileEdit { section, section_hash, file, file_hash })
     }
 
     /// Adds grants for these requests as they are now.
@@ -126,7 +146,7 @@ impl Record {
     }
 
     /// Records edits, where the section is still trusted.
-    fn record(&self, edits: Vec<Edit>) {
+    fn record(&self, edits: Vec<FileEdit>) {
         if edits.is_empty() {
             return;
         }

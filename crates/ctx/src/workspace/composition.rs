@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Composes the catalogs of a workspace while it is open.
-pub(crate) struct Composition {
+pub(crate) struct CatalogComposition {
     live: Arc<LiveCatalog>,
     /// Locked until the composed catalog is installed, so that no concurrent change is lost.
-    parts: Mutex<Parts>,
+    parts: Mutex<CatalogParts>,
 }
 
 /// The parts of a catalog.
 #[derive(Clone)]
-pub(crate) struct Parts {
+pub(crate) struct CatalogParts {
     /// The provider of administrative operations.
     pub(super) admin: Arc<Admin>,
     /// `None` if there is nothing to search.
@@ -36,7 +36,7 @@ pub(crate) struct Parts {
     pub(super) log: Arc<dyn RunLog>,
 }
 
-impl Parts {
+impl CatalogParts {
     /// Builds the catalog of these parts; reuses whatever is unchanged from the old one.
     fn catalog(&self, old: Option<&Catalog>) -> Arc<Catalog> {
         let builder = Catalog::builder()
@@ -56,7 +56,7 @@ impl Parts {
     }
 
     /// The provider of inline agents, without scripts.
-    pub(super) fn inline(agents: &[Arc<dyn Agent>]) -> Arc<dyn Provider> {
+    pub(super) fn inline_agents_provider(agents: &[Arc<dyn Agent>]) -> Arc<dyn Provider> {
         Arc::new(ScriptProvider { tools: Vec::new(), agents: agents.to_vec() })
     }
 
@@ -66,8 +66,8 @@ impl Parts {
     }
 }
 
-impl Composition {
-    pub(super) fn new(parts: Parts) -> Self {
+impl CatalogComposition {
+    pub(super) fn new(parts: CatalogParts) -> Self {
         let live = Arc::new(LiveCatalog::new(parts.catalog(None)));
         Self { live, parts: Mutex::new(parts) }
     }
@@ -77,19 +77,19 @@ impl Composition {
         &self.live
     }
 
-    pub(super) fn parts(&self) -> MutexGuard<'_, Parts> {
+    pub(super) fn parts(&self) -> MutexGuard<'_, CatalogParts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A separate catalog of these parts with a change; calls do not see it.
-    pub(super) fn variant(&self, change: impl FnOnce(&mut Parts)) -> Arc<Catalog> {
+    pub(super) fn variant(&self, change: impl FnOnce(&mut CatalogParts)) -> Arc<Catalog> {
         let mut parts = self.parts().clone();
         change(&mut parts);
         parts.catalog(None)
     }
 
     /// Changes the parts, and installs a new catalog for later calls.
-    pub(super) fn update(&self, change: impl FnOnce(&mut Parts)) -> Arc<Catalog> {
+    pub(super) fn update(&self, change: impl FnOnce(&mut CatalogParts)) -> Arc<Catalog> {
         let mut parts = self.parts();
         change(&mut parts);
         let catalog = parts.catalog(Some(&*self.live.current()));

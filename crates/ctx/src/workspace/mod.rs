@@ -1,23 +1,23 @@
 //! An open workspace: wires the configuration, the store and the catalog.
 
-mod callable;
 mod composition;
+mod functions;
 mod reload;
 mod sources;
 
-pub(crate) use callable::{Callable, WeakCallable};
-pub(crate) use composition::{Composition, log_new_warnings};
-pub(crate) use sources::{Freshness, connector_settings, time_until_due};
+pub(crate) use composition::{CatalogComposition, log_new_warnings};
+pub(crate) use functions::{WeakWorkspaceFunctions, WorkspaceFunctions};
+pub(crate) use sources::{SourceFreshness, connector_settings, time_until_due};
 
 use crate::admin::{Admin, AdminParts};
-use crate::config::{Config, InlineAgentSection, Section, Settings};
+use crate::config::{Config, InlineAgentSection, NamedSection, Settings};
 use crate::definitions;
 use crate::error::{CommandError, CommandResult};
 use crate::harness::Additions;
-use crate::scripts::{Configured, Runner, ScriptSet};
+use crate::scripts::{ConfiguredScript, ScriptRunner, ScriptSet};
 use crate::trust;
 use crate::upstreams::Upstreams;
-use composition::Parts;
+use composition::CatalogParts;
 use ctx_core::chain;
 use ctx_core::{
     Agent, AgentArgument, AllowAll, BuiltinProvider, Call, Caller, Catalog, Discard, Identifier, LiveCatalog,
@@ -40,10 +40,10 @@ pub(crate) struct Workspace {
     pub(crate) knowledge: Arc<Knowledge>,
     pub(crate) catalog: Arc<LiveCatalog>,
     /// The schedule and watch setting of each source.
-    pub(crate) freshness: Vec<Freshness>,
+    pub(crate) freshness: Vec<SourceFreshness>,
     /// Non-fatal problems.
     pub(crate) warnings: Vec<String>,
-    callable: Callable,
+    functions: WorkspaceFunctions,
     /// `None` if runs cannot be recorded.
     state: Option<Arc<dyn State>>,
 }
@@ -55,11 +55,11 @@ impl Workspace {
         let mut warnings = config_warnings(&config);
         let runner = Arc::new(new_runner(&config)?);
         let (sources, freshness) = sources::gather(&config, &runner, &additions.sources, &mut warnings);
-        let embedding = embedding(&config)?;
+        let embedding = embedding_options(&config)?;
         let options = knowledge_options(&config, &runner, sources, embedding);
         let knowledge = Arc::new(Knowledge::open(options)?);
-        keep_out_of_git(&config);
-        let state = state(&config);
+        write_gitignore(&config);
+        let state = workspace_state(&config);
         let state = match state.start_recording() {
             Ok(()) => Some(state),
             Err(error) => {
@@ -71,9 +71,9 @@ impl Workspace {
             Some(state) => state.clone(),
             None => Arc::new(Discard),
         };
-        let freshness = watchable(freshness, &knowledge);
+        let freshness = clear_unwatchable(freshness, &knowledge);
         let (agents, policy) = (inline_agents(&config), policy(&config.settings)?);
-        let added = additions.callable(&mut warnings);
+        let added = additions.all_providers(&mut warnings);
         let upstreams = Arc::<OnceLock<Upstreams>>::default();
         let composition = Arc::new_cyclic(|composition| {
             let parts = AdminParts {
@@ -81,17 +81,17 @@ impl Workspace {
                 knowledge: knowledge.clone(),
                 freshness: freshness.clone(),
                 warnings: warnings.clone(),
-                callable: WeakCallable {
+                functions: WeakWorkspaceFunctions {
                     config: config.clone(),
                     composition: composition.clone(),
                     runner: runner.clone(),
                     upstreams: Arc::downgrade(&upstreams),
                 },
             };
-            Composition::new(Parts {
+            CatalogComposition::new(CatalogParts {
                 admin: Arc::new(Admin::new(&config, parts)),
-                context: context(&config, &knowledge),
-                scripts: vec![Parts::inline(&agents)],
+                context: context_provider(&config, &knowledge),
+                scripts: vec![CatalogParts::inline_agents_provider(&agents)],
                 agents,
                 left_out: untrusted_providers(&config),
                 upstreams: Vec::new(),
@@ -104,30 +104,33 @@ impl Workspace {
         });
         let catalog = composition.live().clone();
         warnings.extend(catalog.current().warnings().iter().cloned());
-        let callable = Callable { config: config.clone(), composition, runner, upstreams };
-        Ok(Self { config, knowledge, catalog, freshness, warnings, callable, state })
+        let functions = WorkspaceFunctions { config: config.clone(), composition, runner, upstreams };
+        Ok(Self { config, knowledge, catalog, freshness, warnings, functions, state })
     }
 
     /// Starts to connect the trusted upstreams. Functions with stored definitions are callable at once,
     /// others when their server has answered or their description was read.
     pub(crate) fn start_upstreams(&self) -> &Upstreams {
-        self.callable.start_upstreams(&|_| true)
+        self.functions.start_upstreams(&|_| true)
     }
 
     /// Starts the upstreams, and waits until each has answered or failed.
     pub(crate) async fn connect_upstreams(&self) -> &Upstreams {
-        self.callable.connect_upstreams(&|_| true).await
+        self.functions.connect_upstreams(&|_| true).await
     }
 
-    /// Connects the upstreams whose sections are `wanted`, unless upstreams were started before; returns once
+    /// Connects the upstreams whose sections are `selected`, unless upstreams were started before; returns once
     /// each has answered or failed.
-    pub(crate) async fn connect_some_upstreams(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> &Upstreams {
-        self.callable.connect_upstreams(wanted).await
+    pub(crate) async fn connect_some_upstreams(
+        &self,
+        selected: &(dyn Fn(&str) -> bool + Sync),
+    ) -> &Upstreams {
+        self.functions.connect_upstreams(selected).await
     }
 
     /// Starts the upstreams, and waits until the functions of each are known or it has failed.
-    async fn know_upstreams(&self) {
-        self.start_upstreams().known().await;
+    async fn wait_for_functions(&self) {
+        self.start_upstreams().wait_until_known().await;
         self.composition().update(|_| {});
     }
 
@@ -136,14 +139,14 @@ impl Workspace {
     pub(crate) async fn load_callable(&self) -> ScriptSet {
         self.start_upstreams();
         let scripts = self.load_scripts().await;
-        self.know_upstreams().await;
+        self.wait_for_functions().await;
         scripts
     }
 
     /// Ends all processes that were started: workers and upstream servers.
     pub(crate) async fn end_processes(&self) {
         let upstreams = async {
-            if let Some(upstreams) = self.callable.started_upstreams() {
+            if let Some(upstreams) = self.functions.started_upstreams() {
                 upstreams.shutdown().await;
             }
         };
@@ -152,27 +155,27 @@ impl Workspace {
 
     /// Loads the scripts, and adds them to the catalog for later calls.
     pub(crate) async fn load_scripts(&self) -> ScriptSet {
-        self.callable.load_scripts().await
+        self.functions.load_scripts().await
     }
 
     /// The configured scripts.
-    pub(crate) fn configured(&self) -> Vec<Configured> {
-        self.callable.configured_scripts()
+    pub(crate) fn configured_scripts(&self) -> Vec<ConfiguredScript> {
+        self.functions.configured_scripts()
     }
 
     /// The text with secrets masked.
     pub(crate) fn masked(&self, text: String) -> String {
-        self.callable.masked(text)
+        self.functions.masked(text)
     }
 
     /// The runner of scripts.
-    pub(crate) fn runner(&self) -> &Arc<Runner> {
-        self.callable.runner()
+    pub(crate) fn runner(&self) -> &Arc<ScriptRunner> {
+        self.functions.runner()
     }
 
     /// The composition of the catalog.
-    pub(crate) fn composition(&self) -> &Arc<Composition> {
-        self.callable.composition()
+    pub(crate) fn composition(&self) -> &Arc<CatalogComposition> {
+        self.functions.composition()
     }
 
     /// A separate catalog with these providers instead of scripts and upstreams; its calls are not recorded.
@@ -189,7 +192,7 @@ impl Workspace {
     pub(crate) fn stop_recording(&self) {
         self.composition().update(|parts| {
             parts.log = Arc::new(Discard);
-            parts.scripts = vec![Parts::inline(&parts.agents)];
+            parts.scripts = vec![CatalogParts::inline_agents_provider(&parts.agents)];
             parts.upstreams.clear();
         });
     }
@@ -216,18 +219,18 @@ fn config_warnings(config: &Config) -> Vec<String> {
     warnings
 }
 
-fn new_runner(config: &Config) -> CommandResult<Runner> {
-    Runner::new(config).map_err(|problem| CommandError::new(problem.message))
+fn new_runner(config: &Config) -> CommandResult<ScriptRunner> {
+    ScriptRunner::new(config).map_err(|problem| CommandError::new(problem.message))
 }
 
-fn embedding(config: &Config) -> CommandResult<Option<EmbeddingOptions>> {
+fn embedding_options(config: &Config) -> CommandResult<Option<EmbeddingOptions>> {
     let embedding = config.settings.embedding(&config.root);
     embedding.map_err(|problem| CommandError::usage(format!("in [embedding]: {problem}")))
 }
 
 fn knowledge_options(
     config: &Config,
-    runner: &Runner,
+    runner: &ScriptRunner,
     sources: Vec<Source>,
     embedding: Option<EmbeddingOptions>,
 ) -> KnowledgeOptions {
@@ -244,7 +247,7 @@ fn knowledge_options(
     }
 }
 
-fn context(config: &Config, knowledge: &Arc<Knowledge>) -> Option<Arc<Context>> {
+fn context_provider(config: &Config, knowledge: &Arc<Knowledge>) -> Option<Arc<Context>> {
     (!config.without_knowledge).then(|| Arc::new(Context::new(knowledge.clone())))
 }
 
@@ -271,7 +274,7 @@ fn untrusted_providers(config: &Config) -> BTreeMap<Identifier, String> {
 }
 
 /// Clears `watch` for sources whose connector cannot watch.
-fn watchable(mut freshness: Vec<Freshness>, knowledge: &Knowledge) -> Vec<Freshness> {
+fn clear_unwatchable(mut freshness: Vec<SourceFreshness>, knowledge: &Knowledge) -> Vec<SourceFreshness> {
     for source in &mut freshness {
         source.watch &= knowledge.can_watch(&source.name);
     }
@@ -287,22 +290,22 @@ fn policy(settings: &Settings) -> CommandResult<Arc<dyn Policy>> {
 
 /// The inline agents of the configuration.
 fn inline_agents(config: &Config) -> Vec<Arc<dyn Agent>> {
-    let agent = |section: Section<InlineAgentSection>| {
-        let own = section.own;
-        let arguments = own.arguments.into_iter().map(|argument| AgentArgument {
+    let agent = |section: NamedSection<InlineAgentSection>| {
+        let agent = section.settings;
+        let arguments = agent.arguments.into_iter().map(|argument| AgentArgument {
             name: argument.name,
             description: argument.description,
             required: argument.required,
             choices: argument.choices,
         });
-        let agent = InlineAgent::new(section.name, own.description, own.tools, own.system_prompt);
-        Arc::new(agent.with_arguments(arguments.collect())) as Arc<dyn Agent>
+        let inline = InlineAgent::new(section.name, agent.description, agent.tools, agent.system_prompt);
+        Arc::new(inline.with_arguments(arguments.collect())) as Arc<dyn Agent>
     };
     config.settings.inline_agents().into_iter().map(agent).collect()
 }
 
 /// The state of a workspace besides documents: runs and tool definitions. Opens no file yet.
-pub(crate) fn state(config: &Config) -> Arc<dyn State> {
+pub(crate) fn workspace_state(config: &Config) -> Arc<dyn State> {
     let files = StateFiles { runs: state_path(config), definitions: definitions::path(config) };
     Arc::new(SqliteState::new(files))
 }
@@ -314,7 +317,7 @@ pub(crate) fn state_path(config: &Config) -> PathBuf {
 
 /// Writes a `.gitignore` for a store that `db.path` puts into the workspace. Best effort: nothing depends on
 /// it.
-fn keep_out_of_git(config: &Config) {
+fn write_gitignore(config: &Config) {
     let folder = config.root.join(".ctx");
     let ignore = folder.join(".gitignore");
     if config.store_path().starts_with(&folder)

@@ -2,8 +2,8 @@
 //! models in memory, connected upstreams, loaded scripts.
 
 use super::{
-    Workspace, config_warnings, context, embedding, inline_agents, knowledge_options, new_runner, sources,
-    untrusted_providers, watchable,
+    Workspace, clear_unwatchable, config_warnings, context_provider, embedding_options, inline_agents,
+    knowledge_options, new_runner, sources, untrusted_providers,
 };
 use crate::admin::{Admin, AdminParts};
 use crate::config::{Config, SectionChanges};
@@ -29,20 +29,20 @@ impl Workspace {
         let (sources, freshness) = sources::gather(&config, &runner, &additions.sources, &mut warnings);
         // The model's limit on tokens bounds the chunks.
         let (change, embedding) = match changes.contains("embedding") || changes.contains("chunking") {
-            true => (EmbeddingChange::Replace, embedding(&config)?),
+            true => (EmbeddingChange::Replace, embedding_options(&config)?),
             false => (EmbeddingChange::Keep, None),
         };
         let options = knowledge_options(&config, &runner, sources, embedding);
         let knowledge = Arc::new(self.knowledge.reconfigure(options, change)?);
-        let freshness = watchable(freshness, &knowledge);
-        let callable = self.callable.reconfigured(config.clone(), runner);
+        let freshness = clear_unwatchable(freshness, &knowledge);
+        let functions = self.functions.reconfigured(config.clone(), runner);
         let (catalog, state) = (self.catalog.clone(), self.state.clone());
-        Ok(Self { config, knowledge, catalog, freshness, warnings, callable, state })
+        Ok(Self { config, knowledge, catalog, freshness, warnings, functions, state })
     }
 
     /// Loads the scripts of this configuration; reuses those of `before` with the same settings.
     pub(crate) async fn load_scripts_after(&self, before: ScriptSet) -> ScriptSet {
-        ScriptSet::load_after(before, self.runner().clone(), self.configured()).await
+        ScriptSet::load_after(before, self.runner().clone(), self.configured_scripts()).await
     }
 
     /// Installs this configuration for later calls: starts and ends the upstreams that differ, and updates
@@ -56,12 +56,12 @@ impl Workspace {
             knowledge: self.knowledge.clone(),
             freshness: self.freshness.clone(),
             warnings: self.warnings.clone(),
-            callable: self.callable.downgrade(),
+            functions: self.functions.downgrade(),
         };
         let admin = Arc::new(Admin::new(&self.config, admin));
         let after = self.composition().update(|parts| {
             parts.admin = admin;
-            parts.context = context(&self.config, &self.knowledge);
+            parts.context = context_provider(&self.config, &self.knowledge);
             parts.agents = inline_agents(&self.config);
             parts.left_out = untrusted_providers(&self.config);
             parts.limits = self.config.settings.limits();

@@ -1,11 +1,11 @@
 //! The sources of a workspace: those of its configuration, those of scripts, and those that the program adds.
 
 use super::state_path;
-use crate::config::{Config, ConnectorSection, Every, Section, SourceSettings, TrustRequest};
+use crate::config::{Config, ConnectorSection, NamedSection, SourceSettings, SyncInterval, TrustRequest};
 use crate::definitions;
 use crate::harness::AddedSource;
 use crate::masks::MaskedConnector;
-use crate::scripts::{self, Runner, ScriptSource, Untrusted};
+use crate::scripts::{self, ScriptRunner, ScriptSource, UntrustedSource};
 use ctx_core::{Connector, SourceName};
 use ctx_knowledge::{KINDS, OpenOptions, Source, cache_path, store_files};
 use ctx_luau::ScriptSettings;
@@ -17,15 +17,15 @@ use std::time::Duration;
 
 /// How a server keeps a source up to date.
 #[derive(Clone)]
-pub(crate) struct Freshness {
+pub(crate) struct SourceFreshness {
     pub(crate) name: SourceName,
     /// The sync interval.
-    pub(crate) every: Option<Every>,
+    pub(crate) every: Option<SyncInterval>,
     /// Whether the source is watched and synced after changes.
     pub(crate) watch: bool,
 }
 
-impl Freshness {
+impl SourceFreshness {
     /// The section that configures the source; a source that the program adds has none.
     pub(crate) fn section(&self) -> String {
         format!("connectors.{}", self.name.to_string().replacen(':', ".", 1))
@@ -42,18 +42,18 @@ pub(crate) fn time_until_due(every: Duration, last_sync: Option<Timestamp>, now:
 /// All sources, and the freshness of those that may be synced.
 pub(super) fn gather(
     config: &Config,
-    runner: &Arc<Runner>,
+    runner: &Arc<ScriptRunner>,
     added: &[AddedSource],
     warnings: &mut Vec<String>,
-) -> (Vec<Source>, Vec<Freshness>) {
-    let kept = configured_sources(config, warnings).into_iter().chain(script_sources(config, runner));
-    let (mut sources, mut freshness): (Vec<_>, Vec<_>) = kept.unzip();
+) -> (Vec<Source>, Vec<SourceFreshness>) {
+    let trusted = configured_sources(config, warnings).into_iter().chain(script_sources(config, runner));
+    let (mut sources, mut freshness): (Vec<_>, Vec<_>) = trusted.unzip();
     let untrusted = untrusted_sources(config);
-    let is_new = |source: &Source| !freshness.iter().any(|known: &Freshness| known.name == source.name);
+    let is_new = |source: &Source| !freshness.iter().any(|known: &SourceFreshness| known.name == source.name);
     sources.extend(untrusted.into_iter().filter(is_new));
-    for (source, fresh) in added_sources(added, warnings) {
+    for (source, freshness_of_source) in added_sources(added, warnings) {
         sources.push(source);
-        freshness.push(fresh);
+        freshness.push(freshness_of_source);
     }
     for source in &mut sources {
         let (connector, redactor) = (source.connector.clone(), config.redactor.clone());
@@ -63,7 +63,7 @@ pub(super) fn gather(
 }
 
 /// The sources with built-in connectors; one with invalid settings is dropped with a warning.
-fn configured_sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
+fn configured_sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Source, SourceFreshness)> {
     let mut own_files = store_files(config.store_path());
     // Without a home folder, the data folder is the store's folder, which may be the workspace itself.
     own_files.extend(Some(config.data_folder().to_owned()).filter(|folder| !config.root.starts_with(folder)));
@@ -82,7 +82,7 @@ fn configured_sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Sourc
             // Cannot fail: the section was checked when the configuration was loaded.
             let Ok(common) = SourceSettings::deserialize(&settings) else { continue };
             let section = format!("connectors.{kind_name}.{name}");
-            let place = config.place(&["connectors", kind_name, name]);
+            let position = config.message_prefix(&["connectors", kind_name, name]);
             let name = SourceName::new(kind_name, name);
             let options = OpenOptions {
                 workspace_root: &config.root,
@@ -94,10 +94,10 @@ fn configured_sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Sourc
             match (kind.open)(&settings, options) {
                 Ok(connector) => {
                     let freshness =
-                        Freshness { name: name.clone(), every: common.every, watch: common.watch };
+                        SourceFreshness { name: name.clone(), every: common.every, watch: common.watch };
                     sources.push((Source { name, connector, tags: common.tags }, freshness));
                 }
-                Err(problem) => warnings.push(format!("{place}[{section}] is left out: {problem}")),
+                Err(problem) => warnings.push(format!("{position}[{section}] is left out: {problem}")),
             }
         }
     }
@@ -105,10 +105,10 @@ fn configured_sources(config: &Config, warnings: &mut Vec<String>) -> Vec<(Sourc
 }
 
 /// The sources whose connectors are scripts.
-fn script_sources(config: &Config, runner: &Arc<Runner>) -> Vec<(Source, Freshness)> {
-    let source = |(section, common): (Section<ConnectorSection>, SourceSettings)| {
+fn script_sources(config: &Config, runner: &Arc<ScriptRunner>) -> Vec<(Source, SourceFreshness)> {
+    let source = |(section, common): (NamedSection<ConnectorSection>, SourceSettings)| {
         let name = SourceName::new("script", &section.name);
-        let freshness = Freshness { name: name.clone(), every: common.every, watch: false };
+        let freshness = SourceFreshness { name: name.clone(), every: common.every, watch: false };
         let guard = config.guard(&format!("connectors.script.{}", section.name));
         let settings = connector_settings(config, section);
         let connector: Arc<dyn Connector> = Arc::new(ScriptSource::new(runner.clone(), settings, guard));
@@ -123,36 +123,36 @@ fn untrusted_sources(config: &Config) -> Vec<Source> {
     let source = |request: &TrustRequest| {
         let (kind, name) = request.section.strip_prefix("connectors.")?.split_once('.')?;
         let known = kind == "script" || KINDS.iter().any(|known| known.name == kind);
-        let connector: Arc<dyn Connector> = Arc::new(Untrusted);
+        let connector: Arc<dyn Connector> = Arc::new(UntrustedSource);
         known.then(|| Source { name: SourceName::new(kind, name), connector, tags: Vec::new() })
     };
     config.untrusted.iter().filter_map(source).collect()
 }
 
 /// The sources that the program adds. A second source of the same name is dropped with a warning.
-fn added_sources(added: &[AddedSource], warnings: &mut Vec<String>) -> Vec<(Source, Freshness)> {
-    let mut sources: Vec<(Source, Freshness)> = Vec::new();
+fn added_sources(added: &[AddedSource], warnings: &mut Vec<String>) -> Vec<(Source, SourceFreshness)> {
+    let mut sources: Vec<(Source, SourceFreshness)> = Vec::new();
     for AddedSource { name, connector, options } in added {
         if sources.iter().any(|(source, _)| source.name == *name) {
             warnings.push(format!("a source is left out: the name `{name}` is taken"));
             continue;
         }
-        let every = options.every.map(Every::try_from).transpose().unwrap_or_else(|problem| {
+        let every = options.every.map(SyncInterval::try_from).transpose().unwrap_or_else(|problem| {
             warnings.push(format!("{name} is not synced on schedule: {problem}"));
             None
         });
         let source = Source { name: name.clone(), connector: connector.clone(), tags: options.tags.clone() };
-        sources.push((source, Freshness { name: name.clone(), every, watch: true }));
+        sources.push((source, SourceFreshness { name: name.clone(), every, watch: true }));
     }
     sources
 }
 
 /// The settings of a connector's script from its section.
-pub(crate) fn connector_settings(config: &Config, section: Section<ConnectorSection>) -> ScriptSettings {
-    let own = section.own;
+pub(crate) fn connector_settings(config: &Config, section: NamedSection<ConnectorSection>) -> ScriptSettings {
+    let options = section.settings;
     ScriptSettings {
-        timeout: own.timeout(),
-        allow_hosts: own.allow_hosts.clone(),
-        ..scripts::script(config, section.name, &own.path, section.config)
+        timeout: options.timeout(),
+        allow_hosts: options.allow_hosts.clone(),
+        ..scripts::script_settings(config, section.name, &options.path, section.config)
     }
 }

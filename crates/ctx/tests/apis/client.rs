@@ -6,14 +6,14 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 /// An initialised client.
-pub(crate) struct Client {
+pub(crate) struct StdioSession {
     child: Child,
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
     sent: u64,
 }
 
-impl Client {
+impl StdioSession {
     pub(crate) fn start(w: &TestWorkspace, arguments: &[&str]) -> Self {
         let mut child = w.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();

@@ -5,7 +5,7 @@
 
 mod client;
 
-pub(crate) use client::Client;
+pub(crate) use client::StdioSession;
 use ctx_testkit::{Asked, TestWorkspace, Web, official_server, reply, reply_with, wait_until};
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -51,12 +51,12 @@ fn petstore() -> Web {
     })
 }
 
-fn typed(store: &Web) -> String {
+fn api_argument(store: &Web) -> String {
     format!("petstore={}", store.url(SPEC))
 }
 
 /// A workspace with the store in `[apis]`.
-fn configured(store: &Web, more: &str) -> TestWorkspace {
+fn with_configured_api(store: &Web, more: &str) -> TestWorkspace {
     let spec = store.url(SPEC);
     let server = "[server]\nbind = \"127.0.0.1:0\"\n";
     TestWorkspace::empty().config(&format!("{server}[apis.petstore]\nspec = \"{spec}\"\n{more}"))
@@ -66,7 +66,7 @@ fn configured(store: &Web, more: &str) -> TestWorkspace {
 fn a_description_that_is_typed_is_called_and_documented() {
     let store = petstore();
     let w = TestWorkspace::empty();
-    let mut client = Client::start(&w, &["run", &typed(&store)]);
+    let mut client = StdioSession::start(&w, &["run", &api_argument(&store)]);
     let pet = client.execute(
         "local pet = sdk.petstore.create_pet({ name = \"Rex\", tag = { id = 1, name = \"dog\" } })\n\
          return sdk.petstore.get_pet({ petId = pet.id })",
@@ -99,7 +99,7 @@ fn one_script_uses_an_api_and_an_mcp_server() {
     let w = TestWorkspace::empty();
     let files = official_server("server-filesystem");
     let files = format!("filesystem=node '{}' '{}'", files.display(), w.root().display());
-    let mut client = Client::start(&w, &["run", &typed(&store), "--mcp", &files]);
+    let mut client = StdioSession::start(&w, &["run", &api_argument(&store), "--mcp", &files]);
     let script = format!(
         "for _, name in {{ \"Rex\", \"Tom\", \"Ada\" }} do sdk.petstore.create_pet({{ name = name }}) end\n\
          local names = {{}}\n\
@@ -124,7 +124,7 @@ fn a_key_is_sent_where_it_is_asked_for_and_shown_nowhere() {
     let store = petstore();
     let delete = "return sdk.petstore.delete_pet({ petId = 1 })";
     let w = TestWorkspace::empty().env("KENNEL", KEY);
-    let mut client = Client::start(&w, &["run", &typed(&store)]);
+    let mut client = StdioSession::start(&w, &["run", &api_argument(&store)]);
     let refused = client.execute(delete).to_string();
     assert!(refused.contains("needs credentials that are not configured: `api_key`"), "{refused}");
     let of_caller = json!({"script": delete});
@@ -133,21 +133,21 @@ fn a_key_is_sent_where_it_is_asked_for_and_shown_nowhere() {
     assert!(wrong.contains("HTTP 403") && !wrong.contains("wrong-key-0815"), "{wrong}");
     client.end();
 
-    let mut client = Client::start(&w, &["run", &typed(&store), "--auth", "petstore:KENNEL"]);
+    let mut client = StdioSession::start(&w, &["run", &api_argument(&store), "--auth", "petstore:KENNEL"]);
     let gone = client.execute(delete);
     assert_eq!(gone["isError"], json!(false), "{gone}");
     client.end();
     let sent: Vec<_> =
         store.asked().iter().map(|asked| asked.header("x-api-key").map(str::to_owned)).collect();
     assert_eq!(sent.iter().flatten().collect::<Vec<_>>(), ["wrong-key-0815", KEY], "{sent:?}");
-    w.ctx_args(["run", &typed(&store), "--auth", "petstore:NOT_SET"]).code(2).says("NOT_SET");
-    w.ctx_args(["run", &typed(&store), "--auth", "kennel:KENNEL"]).code(2).says("kennel");
+    w.ctx_args(["run", &api_argument(&store), "--auth", "petstore:NOT_SET"]).code(2).says("NOT_SET");
+    w.ctx_args(["run", &api_argument(&store), "--auth", "kennel:KENNEL"]).code(2).says("kennel");
 }
 
 #[test]
 fn a_configured_api_is_listed_tested_doctored_and_documented() {
     let store = petstore();
-    let w = configured(&store, "exclude = [\"tag:admin\"]\n");
+    let w = with_configured_api(&store, "exclude = [\"tag:admin\"]\n");
     w.ctx("upstream list").success().answers("petstore").answers("3 functions");
     w.ctx("upstream test petstore").success().answers("✓ Petstore was read").answers("petstore.create_pet");
     w.ctx("doctor").success().answers("✓ apis.petstore: 3 functions");
@@ -183,10 +183,10 @@ fn a_description_that_cannot_be_read_is_told_and_the_rest_works() {
 }
 
 #[test]
-fn a_description_is_kept_and_a_server_that_hangs_keeps_nobody_waiting() {
+fn a_description_is_cached_and_a_hanging_server_delays_nothing() {
     let w = {
         let store = petstore();
-        let w = configured(&store, "");
+        let w = with_configured_api(&store, "");
         w.ctx("docs petstore.get_pet").success();
         w
     };
@@ -198,7 +198,7 @@ fn a_description_is_kept_and_a_server_that_hangs_keeps_nobody_waiting() {
         reply(200, "")
     });
     let typed = format!("slow={}", hanging.url("/openapi.json"));
-    let mut client = Client::start(&TestWorkspace::empty(), &["run", &typed]);
+    let mut client = StdioSession::start(&TestWorkspace::empty(), &["run", &typed]);
     assert_eq!(client.execute("return 1")["content"][0]["text"], "1");
     let listed = client.text("list_functions", json!({}));
     assert!(listed.contains("slow – is not known yet: its description is being read"), "{listed}");
@@ -206,9 +206,10 @@ fn a_description_is_kept_and_a_server_that_hangs_keeps_nobody_waiting() {
 }
 
 #[test]
-fn functions_are_tools_of_their_own_where_that_is_said() {
+fn exposed_functions_are_listed_as_tools() {
     let store = petstore();
-    let server = configured(&store, "expose = true\ninclude = [\"create_*\", \"get_*\"]\n").spawn_server();
+    let server =
+        with_configured_api(&store, "expose = true\ninclude = [\"create_*\", \"get_*\"]\n").spawn_server();
     let tools = || server.get("/tools/list").body.to_string();
     wait_until("its functions are listed", || tools().contains("petstore__create_pet"));
     assert!(!tools().contains("petstore__list_pets"));

@@ -26,7 +26,7 @@ pub(crate) fn root() -> &'static Path {
 fn every_command_of_the_readme_and_the_guide_does_what_it_says() {
     let pages = Page::all(root());
     assert!(pages.len() > 10, "the guide is not there");
-    let only = pages.iter().filter(|page| page.blocks.iter().any(page::Block::is_shell));
+    let only = pages.iter().filter(|page| page.blocks.iter().any(page::CodeBlock::is_shell));
     let problems: String = only.map(walk).collect();
     assert!(problems.is_empty(), "{problems}");
 }

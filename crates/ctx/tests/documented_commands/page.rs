@@ -12,15 +12,15 @@ const OUTPUT: [&str; 2] = ["text", "json"];
 pub(crate) struct Page {
     /// The path from the repository's root.
     pub(crate) name: String,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<CodeBlock>,
 }
 
-pub(crate) struct Block {
+pub(crate) struct CodeBlock {
     pub(crate) language: String,
     pub(crate) text: String,
 }
 
-impl Block {
+impl CodeBlock {
     pub(crate) fn is_shell(&self) -> bool {
         SHELL.contains(&self.language.as_str())
     }
@@ -45,12 +45,12 @@ impl Page {
 
     fn read(root: &Path, name: String) -> Self {
         let text = fs::read_to_string(root.join(&name)).unwrap();
-        let mut blocks: Vec<Block> = Vec::new();
+        let mut blocks: Vec<CodeBlock> = Vec::new();
         let mut is_open = false;
         for line in text.lines() {
             match (line.strip_prefix("```"), is_open) {
                 (Some(language), false) => {
-                    blocks.push(Block { language: language.to_owned(), text: String::new() });
+                    blocks.push(CodeBlock { language: language.to_owned(), text: String::new() });
                     is_open = true;
                 }
                 (Some(_), true) => is_open = false,

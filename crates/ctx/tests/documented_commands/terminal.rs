@@ -7,13 +7,13 @@ use std::cell::Cell;
 use std::process::Command;
 
 /// A shell in a terminal; it ends with the test.
-struct Terminal<'a> {
+struct TmuxTerminal<'a> {
     machine: &'a Machine,
     /// Number of times that the screen was cleared.
     cleared: Cell<u32>,
 }
 
-impl<'a> Terminal<'a> {
+impl<'a> TmuxTerminal<'a> {
     #[track_caller]
     fn open(machine: &'a Machine) -> Self {
         let is_there = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
@@ -69,7 +69,7 @@ impl<'a> Terminal<'a> {
     }
 }
 
-impl Drop for Terminal<'_> {
+impl Drop for TmuxTerminal<'_> {
     fn drop(&mut self) {
         self.tmux(&["kill-server"]);
     }
@@ -78,7 +78,7 @@ impl Drop for Terminal<'_> {
 #[test]
 fn a_terminal_is_asked_for_trust_once_and_ctrl_c_ends_the_server() {
     let machine = Machine::new(root());
-    let terminal = Terminal::open(&machine);
+    let terminal = TmuxTerminal::open(&machine);
     terminal.type_line("cd ~/src; $REAL_CTX up examples/workspace; echo \"ended with $?\"");
     terminal.wait_for("trust it? [y/N]");
     assert!(terminal.screen().contains("[tools.script.echo]"), "{}", terminal.screen());
@@ -99,7 +99,7 @@ fn a_terminal_is_asked_for_trust_once_and_ctrl_c_ends_the_server() {
 #[test]
 fn a_terminal_that_does_not_trust_gets_the_rest() {
     let machine = Machine::new(root());
-    let terminal = Terminal::open(&machine);
+    let terminal = TmuxTerminal::open(&machine);
     terminal.type_line("cd ~/handbook; $REAL_CTX tool list; echo \"ended with $?\"");
     terminal.wait_for("trust it? [y/N]");
     terminal.type_line("");
@@ -113,7 +113,7 @@ fn progress_leaves_no_trace_and_colours_can_be_switched_off() {
     let machine = Machine::new(root());
     machine.run("cd ~/notes && ctx init -q && ctx sync -q").success();
     let piped = machine.run("ctx sync --full").success().stdout;
-    let terminal = Terminal::open(&machine);
+    let terminal = TmuxTerminal::open(&machine);
     let typed = "$REAL_CTX sync --full; echo \"ended with $?\"";
     terminal.type_line("cd ~/notes; export NO_COLOR=1");
     terminal.clear();
@@ -132,7 +132,7 @@ fn progress_leaves_no_trace_and_colours_can_be_switched_off() {
 #[test]
 fn a_server_for_clients_tells_a_person_who_started_it() {
     let machine = Machine::new(root());
-    let terminal = Terminal::open(&machine);
+    let terminal = TmuxTerminal::open(&machine);
     terminal.type_line("$REAL_CTX run --mcp issues=http://127.0.0.1:9/mcp; echo \"ended with $?\"");
     terminal.wait_for("an MCP client is to start this command");
     terminal.press("C-c");

@@ -17,32 +17,32 @@ fn program() -> PathBuf {
 }
 
 /// A child process that is killed on drop.
-struct Ends(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Ends {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         self.0.kill().and_then(|()| self.0.wait()).ok();
     }
 }
 
 /// Starts a server that listens; returns its port.
-fn listening(kind: &str, name: &str) -> (Ends, u16) {
+fn start_listening(kind: &str, name: &str) -> (KillOnDrop, u16) {
     let mut command = Command::new("node");
     command.arg(program()).arg(official_packages()).args([kind, name]).stdout(Stdio::piped());
-    let mut server = Ends(command.spawn().unwrap());
+    let mut server = KillOnDrop(command.spawn().unwrap());
     let mut port = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
     (server, port.trim().parse().unwrap())
 }
 
 /// A workspace with all servers: as stdio processes, over Streamable HTTP, or over the old SSE transport.
-struct World {
+struct ExampleWorkspace {
     server: TestServer,
     _workspace: TestWorkspace,
-    _servers: Vec<Ends>,
+    _servers: Vec<KillOnDrop>,
 }
 
-impl World {
+impl ExampleWorkspace {
     fn of(kind: &str) -> Self {
         let mut config = "[server]\nbind = \"127.0.0.1:0\"\n".to_owned();
         let mut servers = Vec::new();
@@ -55,7 +55,7 @@ impl World {
                     official_packages().display()
                 ),
                 kind => {
-                    let (server, port) = listening(kind, name);
+                    let (server, port) = start_listening(kind, name);
                     servers.push(server);
                     let transport = if kind == "sse" { "transport = \"sse\"\n" } else { "" };
                     format!("url = \"http://127.0.0.1:{port}/mcp\"\n{transport}")
@@ -142,7 +142,7 @@ fn scripts() -> Vec<(&'static str, Value)> {
 }
 
 fn every_script_answers(kind: &str) {
-    let world = World::of(kind);
+    let world = ExampleWorkspace::of(kind);
     for (script, answer) in scripts() {
         assert_eq!(world.run(script), Ok(answer), "{kind}: {script}");
     }

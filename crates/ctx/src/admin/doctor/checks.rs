@@ -5,7 +5,7 @@ use crate::admin::upstreams::{self, ListedUpstream, UpstreamDetails, UpstreamSta
 use crate::config::Config;
 use crate::error::CommandError;
 use crate::output::count;
-use crate::workspace::{Callable, state_path};
+use crate::workspace::{WorkspaceFunctions, state_path};
 use crate::{cli, definitions, logins, trust};
 use ctx_core::{ToolError, chain, escape_line};
 use ctx_knowledge::Knowledge;
@@ -16,31 +16,31 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 /// Runs all checks. `warnings` are those of the configuration.
-pub(super) async fn all(
-    callable: &Callable,
+pub(super) async fn run_all(
+    functions: &WorkspaceFunctions,
     knowledge: &Arc<Knowledge>,
     warnings: &[String],
 ) -> Result<Vec<Finding>, ToolError> {
-    let config = callable.config();
-    let mut findings = check_configuration(callable, warnings);
+    let config = functions.config();
+    let mut findings = check_configuration(functions, warnings);
     findings.extend(check_trust(config));
     findings.extend(check_privacy(config));
     findings.extend(check_store(knowledge, config).await?);
     findings.push(check_embeddings(knowledge).await);
     findings.extend(check_sources(knowledge, config).await);
-    findings.extend(check_scripts(callable).await);
+    findings.extend(check_scripts(functions).await);
     // Unreachable servers and invalid API descriptions only show once they are connected and read.
-    findings.extend(upstreams::connected(callable).await?.into_iter().map(check_upstream));
+    findings.extend(upstreams::connect_all(functions).await?.into_iter().map(check_upstream));
     Ok(findings)
 }
 
-fn check_configuration(callable: &Callable, warnings: &[String]) -> Vec<Finding> {
-    let catalog = callable.catalog_as_configured();
+fn check_configuration(functions: &WorkspaceFunctions, warnings: &[String]) -> Vec<Finding> {
+    let catalog = functions.catalog_as_configured();
     let warnings = warnings.iter().chain(catalog.warnings());
     let problem = |warning| Finding::problem(Area::Configuration, warning, "the rest works without it");
     let findings: Vec<Finding> = warnings.map(problem).collect();
     match findings.is_empty() {
-        true => vec![Finding::ok(Area::Configuration, super::configuration_file(callable.config()))],
+        true => vec![Finding::ok(Area::Configuration, super::configuration_file(functions.config()))],
         false => findings,
     }
 }
@@ -133,17 +133,17 @@ async fn check_store(knowledge: &Arc<Knowledge>, config: &Config) -> Result<Vec<
 async fn check_embeddings(knowledge: &Arc<Knowledge>) -> Finding {
     const AREA: Area = Area::Embeddings;
     let knowledge = knowledge.clone();
-    let asked = spawn_blocking(move || {
-        let answered = knowledge.check_model();
-        knowledge.stats().map(|stats| (answered, stats.vectors))
+    let check = spawn_blocking(move || {
+        let model_check = knowledge.check_model();
+        knowledge.stats().map(|stats| (model_check, stats.vectors))
     });
-    match asked.await {
-        Ok(Ok((Some(answered), Some(vectors)))) => {
+    match check.await {
+        Ok(Ok((Some(model_check), Some(vectors)))) => {
             let waiting = match vectors.pending_documents {
                 0 => "every document has all of its vectors".to_owned(),
                 waiting => format!("documents that wait for its vectors: {waiting}"),
             };
-            match answered {
+            match model_check {
                 Ok(()) => Finding::ok(AREA, format!("{} answers; {waiting}", vectors.model)),
                 Err(error) => Finding::problem(
                     AREA,
@@ -166,9 +166,10 @@ async fn check_sources(knowledge: &Knowledge, config: &Config) -> Vec<Finding> {
     };
     let settings = &config.settings;
     // A workspace that only calls tools needs no source.
-    let acts = !settings.mcp_servers.is_empty() || !settings.apis.is_empty() || !settings.tools.is_empty();
+    let has_functions =
+        !settings.mcp_servers.is_empty() || !settings.apis.is_empty() || !settings.tools.is_empty();
     // Sections that are left out for lack of trust may be all there is; the check of trust reports those.
-    if sources.is_empty() && !acts && config.untrusted.is_empty() {
+    if sources.is_empty() && !has_functions && config.untrusted.is_empty() {
         let advice = "add a [connectors.filesystem.<name>] section to ctx.toml";
         return vec![Finding::problem(AREA, "none is configured", advice)];
     }
@@ -185,21 +186,21 @@ async fn check_sources(knowledge: &Knowledge, config: &Config) -> Vec<Finding> {
             let first = if is_untrusted { "run `ctx trust`" } else { "fix it in ctx.toml" };
             Finding::problem(AREA, notes, format!("{first}, then run `ctx sync {name}`"))
         };
-        finding.about(name)
+        finding.with_subject(name)
     };
     sources.into_iter().map(finding).collect()
 }
 
 /// Loads every script: only that shows whether it is valid.
-async fn check_scripts(callable: &Callable) -> Vec<Finding> {
+async fn check_scripts(functions: &WorkspaceFunctions) -> Vec<Finding> {
     const AREA: Area = Area::Scripts;
-    let scripts = callable.try_scripts().await;
+    let scripts = functions.try_scripts().await;
     let loaded = scripts.iter().map(|script| {
         let finding = match script.problem() {
             None => Finding::ok(AREA, &script.configured.settings.shown),
             Some(problem) => Finding::problem(AREA, problem, "it is left out until its file is in order"),
         };
-        finding.about(script.configured.section())
+        finding.with_subject(script.configured.section())
     });
     let collisions = scripts
         .warnings
@@ -224,7 +225,7 @@ fn check_upstream(upstream: ListedUpstream) -> Finding {
             let advice = "check its section in ctx.toml; until its description can be read, the rest works";
             // Its functions are unknown, so there are no warnings about them.
             return Finding::problem(AREA, format!("{reach}: {error}"), advice)
-                .about(format!("{group}.{name}"));
+                .with_subject(format!("{group}.{name}"));
         }
         (UpstreamStanding::Failed, Some(error), UpstreamDetails::Mcp { .. }) => {
             let advice = "check its section in ctx.toml; until it answers, the rest works";
@@ -232,11 +233,11 @@ fn check_upstream(upstream: ListedUpstream) -> Finding {
         }
         (_, _, UpstreamDetails::Mcp { changes, .. }) if !changes.is_empty() => {
             let message = format!("not the tools that were accepted: {changes}");
-            Finding::ok(AREA, message).warned([format!(
+            Finding::ok(AREA, message).with_advice([format!(
                 "look at them with `ctx upstream list`, accept them with `ctx upstream accept {name}`"
             )])
         }
         _ => Finding::ok(AREA, count(function_count, noun)),
     };
-    finding.about(format!("{group}.{name}")).warned(warnings)
+    finding.with_subject(format!("{group}.{name}")).with_advice(warnings)
 }

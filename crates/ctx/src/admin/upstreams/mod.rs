@@ -2,23 +2,23 @@
 //!
 //! Logging in is left to the command: it needs a browser and a person.
 
-mod configured;
-mod listed;
+mod listed_upstream;
+mod lookup;
 
-pub(crate) use configured::usable_server;
-pub(crate) use listed::{ListedUpstream, UpstreamDetails, UpstreamStanding};
+pub(crate) use listed_upstream::{ListedUpstream, UpstreamDetails, UpstreamStanding};
+pub(crate) use lookup::find_trusted_server;
 
-use super::failure::{refused, with_hints};
-use super::{Operation, RENEWS};
+use super::operation_error::{to_tool_error, with_hints};
+use super::{Operation, REWRITES_DERIVED_DATA};
 use crate::config::{Config, upstream_section};
-use crate::definitions::UpstreamMemory;
+use crate::definitions::DefinitionStore;
 use crate::error::CommandError;
-use crate::workspace::{Callable, WeakCallable};
+use crate::workspace::{WeakWorkspaceFunctions, WorkspaceFunctions};
 use async_trait::async_trait;
-use configured::{refuse_untrusted, section_named, usable_section};
 use ctx_core::{Annotations, Call, ErrorKind, ToolError};
 use ctx_mcp::{Difference, ServerKey, UpstreamStatus};
 use ctx_openapi::ApiStatus;
+use lookup::{find_server, find_trusted_section, refuse_untrusted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// `admin.list_upstreams`
 pub(crate) struct ListUpstreams {
-    pub(super) callable: WeakCallable,
+    pub(super) functions: WeakWorkspaceFunctions,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -44,43 +44,46 @@ impl Operation for ListUpstreams {
     const NAME: &'static str = "list_upstreams";
     const DESCRIPTION: &'static str =
         "Connect to every upstream server, read every description of an API, and show how each is doing.";
-    const ANNOTATIONS: Annotations = RENEWS;
+    const ANNOTATIONS: Annotations = REWRITES_DERIVED_DATA;
     type Request = ListUpstreamsRequest;
-    type Answer = UpstreamList;
+    type Response = UpstreamList;
 
-    async fn answer(&self, _: ListUpstreamsRequest, _: &Call) -> Result<UpstreamList, ToolError> {
-        let callable = self.callable.upgrade()?;
-        let mut upstreams = connected(&callable).await?;
-        upstreams.extend(listed::untrusted(callable.config()));
+    async fn run(&self, _: ListUpstreamsRequest, _: &Call) -> Result<UpstreamList, ToolError> {
+        let functions = self.functions.upgrade()?;
+        let mut upstreams = connect_all(&functions).await?;
+        upstreams.extend(listed_upstream::describe_untrusted(functions.config()));
         Ok(UpstreamList { upstreams })
     }
 }
 
 /// Connects all trusted upstreams; returns once each has answered or failed.
-pub(super) async fn connected(callable: &Callable) -> Result<Vec<ListedUpstream>, ToolError> {
-    let upstreams = callable.connect_upstreams(&|_| true).await;
-    listed(callable, upstreams.servers.states(), upstreams.apis.states()).await
+pub(super) async fn connect_all(functions: &WorkspaceFunctions) -> Result<Vec<ListedUpstream>, ToolError> {
+    let upstreams = functions.connect_upstreams(&|_| true).await;
+    describe_upstreams(functions, upstreams.servers.states(), upstreams.apis.states()).await
 }
 
 /// Describes these upstreams. Reads logins, which blocks.
-async fn listed(
-    callable: &Callable,
+async fn describe_upstreams(
+    functions: &WorkspaceFunctions,
     servers: Vec<UpstreamStatus>,
     apis: Vec<ApiStatus>,
 ) -> Result<Vec<ListedUpstream>, ToolError> {
-    let callable = callable.clone();
+    let functions = functions.clone();
     let listing = move || {
-        let catalog = callable.catalog();
-        let servers = servers.into_iter().map(|status| listed::server(status, &callable, &catalog));
-        servers.chain(apis.into_iter().map(|status| listed::api(status, &catalog))).collect()
+        let catalog = functions.catalog();
+        let servers =
+            servers.into_iter().map(|status| listed_upstream::describe_server(status, &functions, &catalog));
+        servers
+            .chain(apis.into_iter().map(|status| listed_upstream::describe_api(status, &catalog)))
+            .collect()
     };
-    let listed = tokio::task::spawn_blocking(listing).await;
-    listed.map_err(|error| ToolError::internal("the operation failed", error))
+    let described = tokio::task::spawn_blocking(listing).await;
+    described.map_err(|error| ToolError::internal("the operation failed", error))
 }
 
 /// `admin.test_upstream`
 pub(crate) struct TestUpstream {
-    pub(super) callable: WeakCallable,
+    pub(super) functions: WeakWorkspaceFunctions,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -95,14 +98,14 @@ impl Operation for TestUpstream {
     const NAME: &'static str = "test_upstream";
     const DESCRIPTION: &'static str =
         "Connect to one upstream server, or read the description of one API; fails where that fails.";
-    const ANNOTATIONS: Annotations = RENEWS;
+    const ANNOTATIONS: Annotations = REWRITES_DERIVED_DATA;
     type Request = TestUpstreamRequest;
-    type Answer = ListedUpstream;
+    type Response = ListedUpstream;
 
-    async fn answer(&self, request: TestUpstreamRequest, _: &Call) -> Result<ListedUpstream, ToolError> {
-        let callable = self.callable.upgrade()?;
-        let section = usable_section(callable.config(), &request.name)?;
-        let tested = test(&callable, &section).await?;
+    async fn run(&self, request: TestUpstreamRequest, _: &Call) -> Result<ListedUpstream, ToolError> {
+        let functions = self.functions.upgrade()?;
+        let section = find_trusted_section(functions.config(), &request.name)?;
+        let tested = test_upstream(&functions, &section).await?;
         let hint = format!("check [{section}] in ctx.toml");
         let failed = |message| with_hints(ToolError::new(ErrorKind::Tool, message), [hint]);
         match (&tested.state, tested.problem(), &tested.details) {
@@ -120,11 +123,11 @@ impl Operation for TestUpstream {
 
 /// Connects the upstream of this section; returns once it has answered or failed. One that failed before is
 /// tried again.
-async fn test(callable: &Callable, section: &str) -> Result<ListedUpstream, ToolError> {
-    let (servers, _) = callable.config().upstreams(&|configured| configured == section);
-    let (apis, _) = callable.config().apis(&|configured| configured == section);
-    let is_running = callable.started_upstreams().is_some();
-    let upstreams = callable.connect_upstreams(&|wanted| wanted == section).await;
+async fn test_upstream(functions: &WorkspaceFunctions, section: &str) -> Result<ListedUpstream, ToolError> {
+    let (servers, _) = functions.config().upstreams(&|configured| configured == section);
+    let (apis, _) = functions.config().apis(&|configured| configured == section);
+    let is_running = functions.started_upstreams().is_some();
+    let upstreams = functions.connect_upstreams(&|selected| selected == section).await;
     if let Some(server) = servers.first().filter(|_| is_running) {
         // The error is in its state.
         drop(upstreams.servers.reached(&server.name).await);
@@ -133,7 +136,7 @@ async fn test(callable: &Callable, section: &str) -> Result<ListedUpstream, Tool
     servers_tested.retain(|status| servers.iter().any(|server| server.name == status.name));
     let mut apis_tested = upstreams.apis.states();
     apis_tested.retain(|status| apis.iter().any(|api| api.name == status.name));
-    let tested = listed(callable, servers_tested, apis_tested).await?.into_iter().next();
+    let tested = describe_upstreams(functions, servers_tested, apis_tested).await?.into_iter().next();
     tested.ok_or_else(|| ToolError::not_found(format!("[{section}] is not in use")))
 }
 
@@ -170,9 +173,9 @@ impl Operation for AcceptUpstream {
         open_world: Some(false),
     };
     type Request = AcceptUpstreamRequest;
-    type Answer = AcceptedUpstream;
+    type Response = AcceptedUpstream;
 
-    async fn answer(&self, request: AcceptUpstreamRequest, _: &Call) -> Result<AcceptedUpstream, ToolError> {
+    async fn run(&self, request: AcceptUpstreamRequest, _: &Call) -> Result<AcceptedUpstream, ToolError> {
         let config = self.config.clone();
         let accepting = move || accept(&config, &request.name);
         let accepted = tokio::task::spawn_blocking(accepting).await;
@@ -182,20 +185,20 @@ impl Operation for AcceptUpstream {
 
 fn accept(config: &Config, name: &str) -> Result<AcceptedUpstream, ToolError> {
     refuse_untrusted(config, name)?;
-    let section = upstream_section(section_named(config, name)?);
+    let section = upstream_section(find_server(config, name)?);
     let (settings, _) = config.upstreams(&|configured| configured == section);
     let server =
         settings.first().ok_or_else(|| ToolError::not_found(format!("[{section}] is not in use")))?;
-    let memory = UpstreamMemory::of(config);
+    let memory = DefinitionStore::of(config);
     let key = ServerKey::of(server);
-    let known = memory.known(&key).map_err(refused)?;
-    let known = known.ok_or_else(|| {
-        refused(
+    let stored = memory.stored_definitions(&key).map_err(to_tool_error)?;
+    let stored = stored.ok_or_else(|| {
+        to_tool_error(
             CommandError::new(format!("nothing is known of the tools of {name} yet"))
                 .hint("`ctx upstream list` connects to it; what is seen first is accepted"),
         )
     })?;
-    let accepted = known.difference(&server.tools);
-    memory.accept(&key, &known.seen).map_err(refused)?;
+    let accepted = stored.difference(&server.tools);
+    memory.accept(&key, &stored.seen).map_err(to_tool_error)?;
     Ok(AcceptedUpstream { name: server.name.to_string(), accepted })
 }

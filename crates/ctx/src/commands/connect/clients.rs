@@ -1,86 +1,86 @@
 //! The supported MCP clients as data: the format, keys and location of their settings.
 
-use super::edit::Format;
+use super::edit::SettingsFormat;
 use std::path::PathBuf;
 
 /// An MCP client and the format of its settings.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct McpClient {
     /// Its name on the command line.
     pub(super) name: &'static str,
     /// Its product name.
     pub(super) title: &'static str,
-    pub(super) format: Format,
+    pub(super) format: SettingsFormat,
     /// The key of its servers in the settings.
     pub(super) key: &'static str,
     /// Its user-level settings file; `None` for `generic`, whose file is unknown.
-    pub(super) user: Option<Place>,
+    pub(super) user: Option<SettingsLocation>,
     /// Its settings file for a project, relative to the project's folder.
     pub(super) project: Option<&'static str>,
     /// Whether the entry of a stdio server has `"type": "stdio"`.
     pub(super) typed: bool,
     /// Which environment variables a stdio server gets.
-    pub(super) environment: Environment,
+    pub(super) environment: EnvironmentPassing,
     /// The format of HTTP servers; `None` if the client supports stdio servers only.
-    pub(super) http: Option<Http>,
+    pub(super) http: Option<HttpEntryFormat>,
     /// Its own command that adds a server.
-    pub(super) own: Option<Own>,
+    pub(super) command: Option<ClientCommand>,
     /// How the user checks the connection; `@` stands for the name of the server.
     pub(super) check: &'static str,
 }
 
 /// The format of a client's entry for an HTTP server.
 #[derive(Debug)]
-pub(super) struct Http {
+pub(super) struct HttpEntryFormat {
     /// The key of the URL.
     pub(super) url: &'static str,
     /// Whether the entry has `"type": "http"`.
     pub(super) typed: bool,
-    pub(super) token: TokenWay,
+    pub(super) token: TokenPlacement,
 }
 
 /// How an entry contains the token.
 #[derive(Debug)]
-pub(super) enum TokenWay {
+pub(super) enum TokenPlacement {
     /// As a header with a reference to an environment variable in this form; `@` stands for its name.
     Header(&'static str),
     /// As the name of the environment variable, under this key.
-    Named(&'static str),
+    VariableName(&'static str),
     /// In clear text only.
     Literal,
 }
 
 /// Which environment variables of the client a stdio server gets.
 #[derive(Debug)]
-pub(super) enum Environment {
+pub(super) enum EnvironmentPassing {
     /// All variables.
-    Whole,
+    Inherited,
     /// A few, and those listed under this key.
     Listed(&'static str),
     /// Those that `env` repeats by references in this form; others are not guaranteed.
     Repeated(&'static str),
     /// A few, and those that `env` contains in clear text.
-    Little,
+    Minimal,
 }
 
 /// A client's own command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum ClientCommand {
     Claude,
     Codex,
 }
 
 /// The location of a client's settings file.
 #[derive(Debug)]
-pub(super) struct Place {
-    base: Base,
+pub(super) struct SettingsLocation {
+    base: BaseFolder,
     path: &'static str,
     /// An environment variable that names another folder, and the path of the file in that folder.
-    moved: Option<(&'static str, &'static str)>,
+    override_variable: Option<(&'static str, &'static str)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Base {
+enum BaseFolder {
     /// The home folder.
     Home,
     /// The folder for settings of command-line programs: `~/.config`, except on Windows.
@@ -90,170 +90,182 @@ enum Base {
 }
 
 /// All supported clients.
-pub(super) const CLIENTS: &[Client] = &[
-    Client {
+pub(super) const CLIENTS: &[McpClient] = &[
+    McpClient {
         name: "claude",
         title: "Claude Code",
-        format: Format::Json,
+        format: SettingsFormat::Json,
         key: "mcpServers",
-        user: Some(Place::home(".claude.json").moved_by("CLAUDE_CONFIG_DIR", ".claude.json")),
+        user: Some(SettingsLocation::home(".claude.json").overridden_by("CLAUDE_CONFIG_DIR", ".claude.json")),
         project: Some(".mcp.json"),
         typed: true,
-        environment: Environment::Whole,
-        http: Some(Http { url: "url", typed: true, token: TokenWay::Header("${@}") }),
-        own: Some(Own::Claude),
+        environment: EnvironmentPassing::Inherited,
+        http: Some(HttpEntryFormat { url: "url", typed: true, token: TokenPlacement::Header("${@}") }),
+        command: Some(ClientCommand::Claude),
         check: "`claude mcp list`, or /mcp in a session, shows `@` as connected",
     },
-    Client {
+    McpClient {
         name: "claude-desktop",
         title: "Claude Desktop",
-        format: Format::Json,
+        format: SettingsFormat::Json,
         key: "mcpServers",
-        user: Some(Place::applications("Claude/claude_desktop_config.json")),
+        user: Some(SettingsLocation::applications("Claude/claude_desktop_config.json")),
         project: None,
         typed: false,
-        environment: Environment::Little,
+        environment: EnvironmentPassing::Minimal,
         http: None,
-        own: None,
+        command: None,
         check: "quit Claude Desktop and start it again; Settings > Developer shows `@` as running",
     },
-    Client {
+    McpClient {
         name: "cursor",
         title: "Cursor",
-        format: Format::Json,
+        format: SettingsFormat::Json,
         key: "mcpServers",
-        user: Some(Place::home(".cursor/mcp.json")),
+        user: Some(SettingsLocation::home(".cursor/mcp.json")),
         project: Some(".cursor/mcp.json"),
         typed: true,
-        environment: Environment::Whole,
-        http: Some(Http { url: "url", typed: false, token: TokenWay::Header("${env:@}") }),
-        own: None,
+        environment: EnvironmentPassing::Inherited,
+        http: Some(HttpEntryFormat { url: "url", typed: false, token: TokenPlacement::Header("${env:@}") }),
+        command: None,
         check: "Cursor's list of MCP servers shows `@`: switch it on there; its output panel has `MCP Logs`",
     },
-    Client {
+    McpClient {
         name: "vscode",
         title: "VS Code",
-        format: Format::Json,
+        format: SettingsFormat::Json,
         key: "servers",
-        user: Some(Place::applications("Code/User/mcp.json")),
+        user: Some(SettingsLocation::applications("Code/User/mcp.json")),
         project: Some(".vscode/mcp.json"),
         typed: true,
-        environment: Environment::Whole,
-        http: Some(Http { url: "url", typed: true, token: TokenWay::Header("${env:@}") }),
-        own: None,
+        environment: EnvironmentPassing::Inherited,
+        http: Some(HttpEntryFormat { url: "url", typed: true, token: TokenPlacement::Header("${env:@}") }),
+        command: None,
         check: "the command `MCP: List Servers` starts `@` and shows its output",
     },
-    Client {
+    McpClient {
         name: "codex",
         title: "Codex",
-        format: Format::Toml,
+        format: SettingsFormat::Toml,
         key: "mcp_servers",
-        user: Some(Place::home(".codex/config.toml").moved_by("CODEX_HOME", "config.toml")),
+        user: Some(SettingsLocation::home(".codex/config.toml").overridden_by("CODEX_HOME", "config.toml")),
         project: Some(".codex/config.toml"),
         typed: false,
-        environment: Environment::Listed("env_vars"),
-        http: Some(Http { url: "url", typed: false, token: TokenWay::Named("bearer_token_env_var") }),
-        own: Some(Own::Codex),
+        environment: EnvironmentPassing::Listed("env_vars"),
+        http: Some(HttpEntryFormat {
+            url: "url",
+            typed: false,
+            token: TokenPlacement::VariableName("bearer_token_env_var"),
+        }),
+        command: Some(ClientCommand::Codex),
         check: "`codex mcp list`, or /mcp in a session, shows `@`",
     },
-    Client {
+    McpClient {
         name: "gemini",
         title: "Gemini CLI",
-        format: Format::Json,
+        format: SettingsFormat::Json,
         key: "mcpServers",
-        user: Some(Place::home(".gemini/settings.json")),
+        user: Some(SettingsLocation::home(".gemini/settings.json")),
         project: Some(".gemini/settings.json"),
         typed: false,
-        environment: Environment::Repeated("${@}"),
-        http: Some(Http { url: "httpUrl", typed: false, token: TokenWay::Header("${@}") }),
-        own: None,
+        environment: EnvironmentPassing::Repeated("${@}"),
+        http: Some(HttpEntryFormat { url: "httpUrl", typed: false, token: TokenPlacement::Header("${@}") }),
+        command: None,
         check: "`gemini mcp list`, or /mcp in a session, shows `@` as connected, in a folder that you have trusted in Gemini",
     },
-    Client {
+    McpClient {
         name: "zed",
         title: "Zed",
-        format: Format::Json,
+        format: SettingsFormat::Json,
         key: "context_servers",
-        user: Some(Place::config("zed/settings.json")),
+        user: Some(SettingsLocation::config("zed/settings.json")),
         project: Some(".zed/settings.json"),
         typed: false,
-        environment: Environment::Whole,
-        http: Some(Http { url: "url", typed: false, token: TokenWay::Literal }),
-        own: None,
+        environment: EnvironmentPassing::Inherited,
+        http: Some(HttpEntryFormat { url: "url", typed: false, token: TokenPlacement::Literal }),
+        command: None,
         check: "Zed's settings, under AI > MCP Servers, show `@` with a green dot",
     },
-    Client {
+    McpClient {
         name: "windsurf",
         title: "Windsurf",
-        format: Format::Json,
+        format: SettingsFormat::Json,
         key: "mcpServers",
-        user: Some(Place::home(".codeium/windsurf/mcp_config.json")),
+        user: Some(SettingsLocation::home(".codeium/windsurf/mcp_config.json")),
         project: None,
         typed: false,
-        environment: Environment::Whole,
-        http: Some(Http { url: "serverUrl", typed: false, token: TokenWay::Header("${env:@}") }),
-        own: None,
+        environment: EnvironmentPassing::Inherited,
+        http: Some(HttpEntryFormat {
+            url: "serverUrl",
+            typed: false,
+            token: TokenPlacement::Header("${env:@}"),
+        }),
+        command: None,
         check: "the MCP panel of Cascade shows `@` after a refresh",
     },
-    Client {
+    McpClient {
         name: "generic",
         title: "your client",
-        format: Format::Json,
+        format: SettingsFormat::Json,
         key: "mcpServers",
         user: None,
         project: None,
         typed: false,
-        environment: Environment::Whole,
-        http: Some(Http { url: "url", typed: true, token: TokenWay::Header("${@}") }),
-        own: None,
+        environment: EnvironmentPassing::Inherited,
+        http: Some(HttpEntryFormat { url: "url", typed: true, token: TokenPlacement::Header("${@}") }),
+        command: None,
         check: "the client's list of MCP servers shows `@`",
     },
 ];
 
-impl Place {
+impl SettingsLocation {
     const fn home(path: &'static str) -> Self {
-        Self { base: Base::Home, path, moved: None }
+        Self { base: BaseFolder::Home, path, override_variable: None }
     }
 
     const fn config(path: &'static str) -> Self {
-        Self { base: Base::Config, path, moved: None }
+        Self { base: BaseFolder::Config, path, override_variable: None }
     }
 
     const fn applications(path: &'static str) -> Self {
-        Self { base: Base::Applications, path, moved: None }
+        Self { base: BaseFolder::Applications, path, override_variable: None }
     }
 
-    const fn moved_by(mut self, variable: &'static str, path: &'static str) -> Self {
-        self.moved = Some((variable, path));
+    const fn overridden_by(mut self, variable: &'static str, path: &'static str) -> Self {
+        self.override_variable = Some((variable, path));
         self
     }
 
     /// The path for this user; `None` if the base folder is unknown.
     pub(super) fn path(&self) -> Option<PathBuf> {
-        self.path_on(System::here(), &|name| std::env::var_os(name).map(PathBuf::from), std::env::home_dir())
+        self.path_for(
+            OperatingSystem::current(),
+            &|name| std::env::var_os(name).map(PathBuf::from),
+            std::env::home_dir(),
+        )
     }
 
-    fn path_on(
+    fn path_for(
         &self,
-        system: System,
+        system: OperatingSystem,
         variable: &dyn Fn(&str) -> Option<PathBuf>,
         home: Option<PathBuf>,
     ) -> Option<PathBuf> {
         let folder = |name| variable(name).filter(|folder| folder.is_absolute());
-        if let Some((name, path)) = self.moved
+        if let Some((name, path)) = self.override_variable
             && let Some(folder) = folder(name)
         {
             return Some(folder.join(path));
         }
         let in_home = |path: &str| home.as_ref().map(|home| home.join(path));
         let base = match (self.base, system) {
-            (Base::Home, _) => home,
-            (Base::Config | Base::Applications, System::Windows) => {
+            (BaseFolder::Home, _) => home,
+            (BaseFolder::Config | BaseFolder::Applications, OperatingSystem::Windows) => {
                 folder("APPDATA").or_else(|| in_home("AppData/Roaming"))
             }
-            (Base::Applications, System::Mac) => in_home("Library/Application Support"),
-            (Base::Config, System::Mac) => in_home(".config"),
-            (Base::Config | Base::Applications, System::Other) => {
+            (BaseFolder::Applications, OperatingSystem::Mac) => in_home("Library/Application Support"),
+            (BaseFolder::Config, OperatingSystem::Mac) => in_home(".config"),
+            (BaseFolder::Config | BaseFolder::Applications, OperatingSystem::Other) => {
                 folder("XDG_CONFIG_HOME").or_else(|| in_home(".config"))
             }
         };
@@ -263,14 +275,14 @@ impl Place {
 
 /// Operating systems with different locations of settings.
 #[derive(Clone, Copy, Debug)]
-enum System {
+enum OperatingSystem {
     Mac,
     Windows,
     Other,
 }
 
-impl System {
-    fn here() -> Self {
+impl OperatingSystem {
+    fn current() -> Self {
         match std::env::consts::OS {
             "macos" => Self::Mac,
             "windows" => Self::Windows,
@@ -280,7 +292,7 @@ impl System {
 }
 
 /// The client of this name.
-pub(super) fn client(name: &str) -> Option<&'static Client> {
+pub(super) fn find_client(name: &str) -> Option<&'static McpClient> {
     CLIENTS.iter().find(|client| client.name == name)
 }
 
@@ -293,17 +305,17 @@ pub(super) fn reference(form: &str, variable: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place(name: &str, system: System, variables: &[(&str, &str)]) -> String {
+    fn location(name: &str, system: OperatingSystem, variables: &[(&str, &str)]) -> String {
         let variable = |wanted: &str| {
             let found = variables.iter().find(|(name, _)| *name == wanted);
             found.map(|(_, value)| PathBuf::from(value))
         };
-        let place = client(name).unwrap().user.as_ref().unwrap();
-        place.path_on(system, &variable, Some("/u".into())).unwrap().display().to_string()
+        let location = find_client(name).unwrap().user.as_ref().unwrap();
+        location.path_for(system, &variable, Some("/u".into())).unwrap().display().to_string()
     }
 
     #[test]
-    fn every_system_has_its_own_places() {
+    fn every_system_has_its_own_locations() {
         for (name, mac, windows, other) in [
             ("claude", "/u/.claude.json", "/u/.claude.json", "/u/.claude.json"),
             (
@@ -329,18 +341,30 @@ mod tests {
             ),
         ] {
             let appdata = [("APPDATA", "/roaming")];
-            assert_eq!(place(name, System::Mac, &appdata), mac);
-            assert_eq!(place(name, System::Windows, &appdata), windows);
-            assert_eq!(place(name, System::Other, &appdata), other);
+            assert_eq!(location(name, OperatingSystem::Mac, &appdata), mac);
+            assert_eq!(location(name, OperatingSystem::Windows, &appdata), windows);
+            assert_eq!(location(name, OperatingSystem::Other, &appdata), other);
         }
     }
 
     #[test]
-    fn folders_that_the_user_has_moved_are_found() {
-        assert_eq!(place("codex", System::Mac, &[("CODEX_HOME", "/c")]), "/c/config.toml");
-        assert_eq!(place("claude", System::Other, &[("CLAUDE_CONFIG_DIR", "/c")]), "/c/.claude.json");
-        assert_eq!(place("zed", System::Other, &[("XDG_CONFIG_HOME", "/x")]), "/x/zed/settings.json");
-        assert_eq!(place("zed", System::Mac, &[("XDG_CONFIG_HOME", "/x")]), "/u/.config/zed/settings.json");
-        assert_eq!(place("zed", System::Other, &[("XDG_CONFIG_HOME", "x")]), "/u/.config/zed/settings.json");
+    fn overridden_folders_are_used() {
+        assert_eq!(location("codex", OperatingSystem::Mac, &[("CODEX_HOME", "/c")]), "/c/config.toml");
+        assert_eq!(
+            location("claude", OperatingSystem::Other, &[("CLAUDE_CONFIG_DIR", "/c")]),
+            "/c/.claude.json"
+        );
+        assert_eq!(
+            location("zed", OperatingSystem::Other, &[("XDG_CONFIG_HOME", "/x")]),
+            "/x/zed/settings.json"
+        );
+        assert_eq!(
+            location("zed", OperatingSystem::Mac, &[("XDG_CONFIG_HOME", "/x")]),
+            "/u/.config/zed/settings.json"
+        );
+        assert_eq!(
+            location("zed", OperatingSystem::Other, &[("XDG_CONFIG_HOME", "x")]),
+            "/u/.config/zed/settings.json"
+        );
     }
 }

@@ -23,7 +23,7 @@ const JSON: ParseOptions = ParseOptions {
 
 /// The format of a settings file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::commands) enum Format {
+pub(in crate::commands) enum SettingsFormat {
     /// JSON, possibly with comments.
     Json,
     Toml,
@@ -31,7 +31,7 @@ pub(in crate::commands) enum Format {
 
 /// An entry to put into the file, at `key.name`.
 #[derive(Debug)]
-pub(in crate::commands) struct Addition<'a> {
+pub(in crate::commands) struct NewEntry<'a> {
     pub(in crate::commands) key: &'a str,
     pub(in crate::commands) name: &'a str,
     pub(in crate::commands) entry: &'a Value,
@@ -39,9 +39,9 @@ pub(in crate::commands) struct Addition<'a> {
 
 /// The result of adding an entry to a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::commands) enum Edit {
+pub(in crate::commands) enum EditOutcome {
     /// No change: the text contains the entry already.
-    None,
+    Unchanged,
     /// The new text; there was no entry of this name before.
     Added(String),
     /// The new text, in which the entry replaces another one of this name.
@@ -56,24 +56,24 @@ pub(in crate::commands) enum EditError {
     #[error("its `{0}` is something else than a table of servers")]
     Shape(String),
     #[error("the entry cannot be put in without changing something else")]
-    Unsure,
+    NotIsolated,
 }
 
 /// Applies several additions to a text, one after the other.
 pub(in crate::commands) fn edit_all(
-    format: Format,
+    format: SettingsFormat,
     text: &str,
-    additions: &[Addition<'_>],
-) -> Result<Edit, EditError> {
-    let mut all = Edit::None;
-    for addition in additions {
+    new_entries: &[NewEntry<'_>],
+) -> Result<EditOutcome, EditError> {
+    let mut all = EditOutcome::Unchanged;
+    for new_entry in new_entries {
         let now = match &all {
-            Edit::None => text,
-            Edit::Added(text) | Edit::Replaced(text) => text,
+            EditOutcome::Unchanged => text,
+            EditOutcome::Added(text) | EditOutcome::Replaced(text) => text,
         };
-        all = match (edit(format, now, addition)?, all) {
-            (Edit::None, before) => before,
-            (Edit::Added(text), Edit::Replaced(_)) => Edit::Replaced(text),
+        all = match (edit(format, now, new_entry)?, all) {
+            (EditOutcome::Unchanged, before) => before,
+            (EditOutcome::Added(text), EditOutcome::Replaced(_)) => EditOutcome::Replaced(text),
             (edited, _) => edited,
         };
     }
@@ -82,47 +82,47 @@ pub(in crate::commands) fn edit_all(
 
 /// Applies an addition to a text. The result is parsed again and compared with the expected value.
 pub(in crate::commands) fn edit(
-    format: Format,
+    format: SettingsFormat,
     text: &str,
-    addition: &Addition<'_>,
-) -> Result<Edit, EditError> {
-    let bare = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    let before = format.read(bare)?;
-    let servers = match before.get(addition.key) {
+    new_entry: &NewEntry<'_>,
+) -> Result<EditOutcome, EditError> {
+    let without_bom = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let before = format.parse(without_bom)?;
+    let servers = match before.get(new_entry.key) {
         None => None,
         Some(Value::Object(servers)) => Some(servers),
-        Some(_) => return Err(EditError::Shape(addition.key.to_owned())),
+        Some(_) => return Err(EditError::Shape(new_entry.key.to_owned())),
     };
-    let old = servers.and_then(|servers| servers.get(addition.name));
-    if old == Some(addition.entry) {
-        return Ok(Edit::None);
+    let old = servers.and_then(|servers| servers.get(new_entry.name));
+    if old == Some(new_entry.entry) {
+        return Ok(EditOutcome::Unchanged);
     }
-    let expected = with(&before, addition);
-    let is_exact = |edited: &String| format.read(edited).ok().as_ref() == Some(&expected);
+    let expected = with_entry(&before, new_entry);
+    let is_exact = |edited: &String| format.parse(edited).ok().as_ref() == Some(&expected);
     let edited = match format {
-        Format::Json => edit_json(bare, addition)?,
+        SettingsFormat::Json => edit_json(without_bom, new_entry)?,
         // A new section is appended at the end, where it separates no comment from its subject. If the servers are an
         // inline table, that is invalid TOML, and the entry is inserted into the table.
-        Format::Toml if old.is_none() => match append_toml(bare, addition)? {
+        SettingsFormat::Toml if old.is_none() => match append_toml(without_bom, new_entry)? {
             appended if is_exact(&appended) => appended,
-            _ => edit_toml(bare, addition)?,
+            _ => edit_toml(without_bom, new_entry)?,
         },
-        Format::Toml => edit_toml(bare, addition)?,
+        SettingsFormat::Toml => edit_toml(without_bom, new_entry)?,
     };
     if !is_exact(&edited) {
-        return Err(EditError::Unsure);
+        return Err(EditError::NotIsolated);
     }
-    let edited = format!("{}{edited}", &text[..text.len() - bare.len()]);
-    Ok(if old.is_some() { Edit::Replaced(edited) } else { Edit::Added(edited) })
+    let edited = format!("{}{edited}", &text[..text.len() - without_bom.len()]);
+    Ok(if old.is_some() { EditOutcome::Replaced(edited) } else { EditOutcome::Added(edited) })
 }
 
-impl Format {
+impl SettingsFormat {
     /// Parses a text. An empty text is an empty object.
-    pub(in crate::commands) fn read(self, text: &str) -> Result<Map<String, Value>, EditError> {
+    pub(in crate::commands) fn parse(self, text: &str) -> Result<Map<String, Value>, EditError> {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let value = match self {
-            Format::Json => CstRootNode::parse(text, &JSON)?.to_serde_value(),
-            Format::Toml => {
+            SettingsFormat::Json => CstRootNode::parse(text, &JSON)?.to_serde_value(),
+            SettingsFormat::Toml => {
                 let table: toml::Table = toml::from_str(text).map_err(|error| toml_syntax(text, &error))?;
                 serde_json::to_value(table).ok()
             }
@@ -136,86 +136,86 @@ impl Format {
 }
 
 /// The parsed value with the addition in it.
-fn with(before: &Map<String, Value>, addition: &Addition<'_>) -> Map<String, Value> {
+fn with_entry(before: &Map<String, Value>, new_entry: &NewEntry<'_>) -> Map<String, Value> {
     let mut after = before.clone();
-    let servers = after.entry(addition.key).or_insert_with(|| Value::Object(Map::new()));
+    let servers = after.entry(new_entry.key).or_insert_with(|| Value::Object(Map::new()));
     if let Value::Object(servers) = servers {
-        servers.insert(addition.name.to_owned(), addition.entry.clone());
+        servers.insert(new_entry.name.to_owned(), new_entry.entry.clone());
     }
     after
 }
 
-fn edit_json(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
-    let shape = || EditError::Shape(addition.key.to_owned());
+fn edit_json(text: &str, new_entry: &NewEntry<'_>) -> Result<String, EditError> {
+    let shape = || EditError::Shape(new_entry.key.to_owned());
     let root = CstRootNode::parse(text, &JSON)?;
     let object = root.object_value_or_create().ok_or_else(shape)?;
-    let servers = object.object_value_or_create(addition.key).ok_or_else(shape)?;
-    let entry = input(addition.entry);
-    match servers.get(addition.name) {
+    let servers = object.object_value_or_create(new_entry.key).ok_or_else(shape)?;
+    let entry = to_cst(new_entry.entry);
+    match servers.get(new_entry.name) {
         Some(old) => old.set_value(entry),
         None => {
-            servers.append(addition.name, entry);
+            servers.append(new_entry.name, entry);
         }
     }
     Ok(root.to_string())
 }
 
-fn input(value: &Value) -> CstInputValue {
+fn to_cst(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(yes) => CstInputValue::Bool(*yes),
         Value::Number(number) => CstInputValue::Number(number.to_string()),
         Value::String(text) => CstInputValue::String(text.clone()),
-        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(to_cst).collect()),
         Value::Object(fields) => {
-            CstInputValue::Object(fields.iter().map(|(key, value)| (key.clone(), input(value))).collect())
+            CstInputValue::Object(fields.iter().map(|(key, value)| (key.clone(), to_cst(value))).collect())
         }
     }
 }
 
 /// The text, followed by a blank line and the addition as a section.
-fn append_toml(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
-    let section = edit_toml("", addition)?;
+fn append_toml(text: &str, new_entry: &NewEntry<'_>) -> Result<String, EditError> {
+    let section = edit_toml("", new_entry)?;
     let lines = text.replace("\r\n", "\n");
-    let gap = match lines.as_str() {
+    let separator = match lines.as_str() {
         "" => "",
         text if text.ends_with("\n\n") || text == "\n" => "",
         text if text.ends_with('\n') => "\n",
         _ => "\n\n",
     };
-    let added = format!("{gap}{section}");
-    Ok(format!("{text}{}", if has_windows_lines(text) { added.replace('\n', "\r\n") } else { added }))
+    let added = format!("{separator}{section}");
+    Ok(format!("{text}{}", if has_crlf_lines(text) { added.replace('\n', "\r\n") } else { added }))
 }
 
 /// Whether every line ends in CRLF.
-fn has_windows_lines(text: &str) -> bool {
+fn has_crlf_lines(text: &str) -> bool {
     text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count()
 }
 
 /// The text with the addition in place of an entry of the same name, or next to the other entries.
-fn edit_toml(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
+fn edit_toml(text: &str, new_entry: &NewEntry<'_>) -> Result<String, EditError> {
     // `toml_edit` ends every line with LF, so CRLF is restored at the end.
-    let windows = has_windows_lines(text);
-    let mut document: DocumentMut = text.parse().map_err(|_| EditError::Unsure)?;
-    let servers = document.entry(addition.key).or_insert_with(|| {
+    let has_crlf = has_crlf_lines(text);
+    let mut document: DocumentMut = text.parse().map_err(|_| EditError::NotIsolated)?;
+    let servers = document.entry(new_entry.key).or_insert_with(|| {
         let mut servers = Table::new();
         // Implicit: only its entries get headers such as `[servers.ctx]`.
         servers.set_implicit(true);
         Item::Table(servers)
     });
-    let servers = servers.as_table_like_mut().ok_or_else(|| EditError::Shape(addition.key.to_owned()))?;
+    let servers = servers.as_table_like_mut().ok_or_else(|| EditError::Shape(new_entry.key.to_owned()))?;
     let mut table = Table::new();
-    for (key, value) in addition.entry.as_object().into_iter().flatten() {
+    for (key, value) in new_entry.entry.as_object().into_iter().flatten() {
         table.insert(key, Item::Value(toml_value(value)?));
     }
-    if let Some(Item::Table(old)) = servers.get(addition.name) {
+    if let Some(Item::Table(old)) = servers.get(new_entry.name) {
         // Keeps the comments above the old table, and its position.
         *table.decor_mut() = old.decor().clone();
         table.set_position(old.position());
     }
-    servers.insert(addition.name, Item::Table(table));
+    servers.insert(new_entry.name, Item::Table(table));
     let edited = document.to_string();
-    Ok(if windows { edited.replace("\r\n", "\n").replace('\n', "\r\n") } else { edited })
+    Ok(if has_crlf { edited.replace("\r\n", "\n").replace('\n', "\r\n") } else { edited })
 }
 
 fn toml_value(value: &Value) -> Result<toml_edit::Value, EditError> {
@@ -226,13 +226,13 @@ fn toml_value(value: &Value) -> Result<toml_edit::Value, EditError> {
             let items: Result<toml_edit::Array, EditError> = items.iter().map(toml_value).collect();
             items?.into()
         }
-        Value::Number(number) => number.as_i64().ok_or(EditError::Unsure)?.into(),
+        Value::Number(number) => number.as_i64().ok_or(EditError::NotIsolated)?.into(),
         Value::Object(fields) => {
             let field = |(key, value): (&String, &Value)| Ok((key.clone(), toml_value(value)?));
             let fields: Result<InlineTable, EditError> = fields.iter().map(field).collect();
             fields?.into()
         }
-        Value::Null => return Err(EditError::Unsure),
+        Value::Null => return Err(EditError::NotIsolated),
     })
 }
 
@@ -260,15 +260,15 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn addition(entry: &Value) -> Addition<'_> {
-        Addition { key: "servers", name: "ctx", entry }
+    fn new_entry(entry: &Value) -> NewEntry<'_> {
+        NewEntry { key: "servers", name: "ctx", entry }
     }
 
     /// The text with an entry in it.
-    fn edited(format: Format, text: &str, entry: &Value) -> String {
-        match edit(format, text, &addition(entry)).unwrap() {
-            Edit::Added(text) | Edit::Replaced(text) => text,
-            Edit::None => panic!("it was there"),
+    fn edited(format: SettingsFormat, text: &str, entry: &Value) -> String {
+        match edit(format, text, &new_entry(entry)).unwrap() {
+            EditOutcome::Added(text) | EditOutcome::Replaced(text) => text,
+            EditOutcome::Unchanged => panic!("it was there"),
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_around_an_entry_stays_byte_for_byte() {
+    fn everything_around_an_entry_stays_byte_for_byte() {
         let entry = json!({"command": "/bin/ctx", "args": ["a"]});
         for text in [
             "{}",
@@ -293,9 +293,12 @@ mod tests {
             "{\r\n  \"servers\": {\r\n    \"b\": {}\r\n  }\r\n}\r\n",
             "\u{feff}{\n  \"servers\": {}\n}",
         ] {
-            let after = edited(Format::Json, text, &entry);
+            let after = edited(SettingsFormat::Json, text, &entry);
             assert!(inserted(text, &after).contains("/bin/ctx"), "{after}");
-            assert_eq!(edit(Format::Json, &after, &addition(&entry)).unwrap(), Edit::None);
+            assert_eq!(
+                edit(SettingsFormat::Json, &after, &new_entry(&entry)).unwrap(),
+                EditOutcome::Unchanged
+            );
         }
         for text in [
             "",
@@ -306,29 +309,32 @@ mod tests {
             "servers = { a = { command = \"x\" } } # one line\n# about b\nb = 1\n",
             "a = 1\r\n# mine\r\n[b]\r\nc = [\r\n  1,\r\n]\r\n",
         ] {
-            let after = edited(Format::Toml, text, &entry);
+            let after = edited(SettingsFormat::Toml, text, &entry);
             assert!(inserted(text, &after).contains("/bin/ctx"), "{after}");
-            assert_eq!(edit(Format::Toml, &after, &addition(&entry)).unwrap(), Edit::None);
+            assert_eq!(
+                edit(SettingsFormat::Toml, &after, &new_entry(&entry)).unwrap(),
+                EditOutcome::Unchanged
+            );
         }
     }
 
     #[test]
     fn a_new_section_goes_below_every_comment() {
         let entry = json!({"command": "x"});
-        for (text, gap) in [
+        for (text, separator) in [
             ("", ""),
             ("# only a comment", "\n\n"),
             ("[servers.a]\ncommand = \"a\"\n# about its last key\n\n# about b\n[b]\nc = 1\n# end\n", "\n"),
             ("[b]\nc = 1\n\n\n# [servers.off]\n# command = \"y\"\n\n", ""),
             ("servers.a.command = \"a\"\n# about b\nb = 1\n", "\n"),
         ] {
-            let expected = format!("{text}{gap}[servers.ctx]\ncommand = \"x\"\n");
-            assert_eq!(edited(Format::Toml, text, &entry), expected);
+            let expected = format!("{text}{separator}[servers.ctx]\ncommand = \"x\"\n");
+            assert_eq!(edited(SettingsFormat::Toml, text, &entry), expected);
         }
-        let windows = "a = 1\r\n# end\r\n";
+        let crlf_text = "a = 1\r\n# end\r\n";
         assert_eq!(
-            edited(Format::Toml, windows, &entry),
-            format!("{windows}\r\n[servers.ctx]\r\ncommand = \"x\"\r\n")
+            edited(SettingsFormat::Toml, crlf_text, &entry),
+            format!("{crlf_text}\r\n[servers.ctx]\r\ncommand = \"x\"\r\n")
         );
     }
 
@@ -337,36 +343,43 @@ mod tests {
         let entry = json!({"command": "new"});
         let text = "{\n  \"servers\": {\n    // ours\n    \"ctx\": { \"command\": \"old\" }, // said\n    \"z\": {}\n  }\n}\n";
         assert_eq!(
-            edit(Format::Json, text, &addition(&entry)).unwrap(),
-            Edit::Replaced(text.replace("{ \"command\": \"old\" }", "{\n      \"command\": \"new\"\n    }"))
+            edit(SettingsFormat::Json, text, &new_entry(&entry)).unwrap(),
+            EditOutcome::Replaced(
+                text.replace("{ \"command\": \"old\" }", "{\n      \"command\": \"new\"\n    }")
+            )
         );
         let text = "# ours\n[servers.ctx]\ncommand = \"old\"\n\n# theirs\n[servers.z]\ncommand = \"z\"\n";
         assert_eq!(
-            edit(Format::Toml, text, &addition(&entry)).unwrap(),
-            Edit::Replaced(text.replace("old", "new"))
+            edit(SettingsFormat::Toml, text, &new_entry(&entry)).unwrap(),
+            EditOutcome::Replaced(text.replace("old", "new"))
         );
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_with_its_place() {
-        let refused = |format, text: &str| edit(format, text, &addition(&json!({}))).unwrap_err().to_string();
-        assert_eq!(refused(Format::Json, "{\n  \"a\": tru\n}"), "2:8: Unexpected word");
-        assert!(refused(Format::Json, "{\"a\": 1 \"b\": 2}").starts_with("1:"));
-        assert_eq!(refused(Format::Json, "[]"), "1:1: this is no object");
+    fn syntax_errors_have_a_position() {
+        let error_of =
+            |format, text: &str| edit(format, text, &new_entry(&json!({}))).unwrap_err().to_string();
+        assert_eq!(error_of(SettingsFormat::Json, "{\n  \"a\": tru\n}"), "2:8: Unexpected word");
+        assert!(error_of(SettingsFormat::Json, "{\"a\": 1 \"b\": 2}").starts_with("1:"));
+        assert_eq!(error_of(SettingsFormat::Json, "[]"), "1:1: this is no object");
         assert_eq!(
-            refused(Format::Json, "{\"servers\": []}"),
+            error_of(SettingsFormat::Json, "{\"servers\": []}"),
             "its `servers` is something else than a table of servers"
         );
-        assert!(refused(Format::Json, &"[".repeat(100_000)).contains("depth"));
-        assert!(refused(Format::Toml, "a = 1\nb = \n").starts_with("2:"));
+        assert!(error_of(SettingsFormat::Json, &"[".repeat(100_000)).contains("depth"));
+        assert!(error_of(SettingsFormat::Toml, "a = 1\nb = \n").starts_with("2:"));
         assert_eq!(
-            refused(Format::Toml, "servers = 1"),
+            error_of(SettingsFormat::Toml, "servers = 1"),
             "its `servers` is something else than a table of servers"
         );
         // Duplicate keys: it is unknown which of the two a client reads.
         assert!(
-            edit(Format::Json, r#"{"servers": {"a": {}}, "servers": {"b": {}}}"#, &addition(&json!({})))
-                .is_err()
+            edit(
+                SettingsFormat::Json,
+                r#"{"servers": {"a": {}}, "servers": {"b": {}}}"#,
+                &new_entry(&json!({}))
+            )
+            .is_err()
         );
     }
 
@@ -393,14 +406,14 @@ mod tests {
             value in any_json(),
             entry in any_json(),
             pretty in any::<bool>(),
-            windows in any::<bool>(),
+            has_crlf in any::<bool>(),
         ) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
-            let text = text.unwrap().replace('\n', if windows { "\r\n" } else { "\n" });
-            match edit(Format::Json, &text, &addition(&entry)) {
-                Ok(Edit::None) => prop_assert_eq!(&value["servers"]["ctx"], &entry),
-                Ok(Edit::Added(after) | Edit::Replaced(after)) => {
-                    let expected = with(value.as_object().unwrap(), &addition(&entry));
+            let text = text.unwrap().replace('\n', if has_crlf { "\r\n" } else { "\n" });
+            match edit(SettingsFormat::Json, &text, &new_entry(&entry)) {
+                Ok(EditOutcome::Unchanged) => prop_assert_eq!(&value["servers"]["ctx"], &entry),
+                Ok(EditOutcome::Added(after) | EditOutcome::Replaced(after)) => {
+                    let expected = with_entry(value.as_object().unwrap(), &new_entry(&entry));
                     prop_assert_eq!(serde_json::from_str::<Value>(&after).unwrap(), Value::Object(expected));
                 }
                 Err(error) => {
@@ -413,11 +426,11 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_odd_to_be_answered(text in ".{0,60}", toml in any::<bool>()) {
-            let format = if toml { Format::Toml } else { Format::Json };
+        fn any_text_is_edited_or_refused(text in ".{0,60}", toml in any::<bool>()) {
+            let format = if toml { SettingsFormat::Toml } else { SettingsFormat::Json };
             let entry = json!({"command": "x"});
-            if let Ok(Edit::Added(after)) = edit(format, &text, &addition(&entry)) {
-                prop_assert_eq!(edit(format, &after, &addition(&entry)).unwrap(), Edit::None);
+            if let Ok(EditOutcome::Added(after)) = edit(format, &text, &new_entry(&entry)) {
+                prop_assert_eq!(edit(format, &after, &new_entry(&entry)).unwrap(), EditOutcome::Unchanged);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The entry of a workspace's server in a client's settings: how to start the server, or the URL of a running one.
 
-use super::clients::{Client, Environment, Own, TokenWay, reference};
+use super::clients::{ClientCommand, EnvironmentPassing, McpClient, TokenPlacement, reference};
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
 use ctx_core::Secret;
@@ -19,14 +19,14 @@ const MCP_PATH: &str = "/mcp";
 
 /// The server of a workspace, as a client connects to it.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct WorkspaceServer {
     pub(super) name: String,
-    pub(super) way: Way,
+    pub(super) connection: ServerConnection,
 }
 
 /// How a client reaches the server.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum ServerConnection {
     /// The client starts the server and speaks MCP on stdin and stdout.
     Stdio {
         command: String,
@@ -35,12 +35,12 @@ pub(super) enum Way {
         variables: Vec<String>,
     },
     /// The client calls a running server.
-    Http { url: String, token: Option<Token> },
+    Http { url: String, token: Option<ServerToken> },
 }
 
 /// The token that the server requires.
 #[derive(Debug)]
-pub(super) struct Token {
+pub(super) struct ServerToken {
     /// The environment variable to take the token from.
     pub(super) variable: String,
     secret: Secret,
@@ -48,18 +48,18 @@ pub(super) struct Token {
 
 /// Whether an entry contains the token itself, for clients that read no variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reveal {
+pub(super) enum TokenVisibility {
     /// The entry contains the token.
-    Yes,
+    Revealed,
     /// The entry contains a placeholder.
-    No,
+    Placeholder,
 }
 
-impl Way {
+impl ServerConnection {
     pub(super) fn stdio(config: &Config) -> CommandResult<Self> {
-        let command = text(&program()?)?;
+        let command = path_text(&program_path()?)?;
         let arguments = match &config.path {
-            Some(path) => vec!["--config".to_owned(), text(&settled(path)?)?],
+            Some(path) => vec!["--config".to_owned(), path_text(&absolute_path(path)?)?],
             None => Vec::new(),
         };
         let serve = ["serve", "mcp", "--stdio"].map(str::to_owned);
@@ -68,22 +68,22 @@ impl Way {
     }
 
     pub(super) fn http(config: &Config) -> CommandResult<Self> {
-        let address = reachable(&config.settings.server.bind)?;
-        Ok(Self::running(config, &format!("http://{address}")))
+        let address = client_address(&config.settings.server.bind)?;
+        Ok(Self::at_url(config, &format!("http://{address}")))
     }
 
     /// The server that runs at this URL.
-    pub(super) fn running(config: &Config, url: &str) -> Self {
+    pub(super) fn at_url(config: &Config, url: &str) -> Self {
         let token = config.settings.server.token.clone();
-        let token = token.map(|secret| Token { variable: token_variable(config), secret });
+        let token = token.map(|secret| ServerToken { variable: token_variable(config), secret });
         Self::Http { url: format!("{url}{MCP_PATH}"), token }
     }
 }
 
 /// The environment variable that the configuration takes the token from, or else the one that clients should use.
 pub(super) fn token_variable(config: &Config) -> String {
-    let used = config.variables(&["server", "token"]);
-    used.into_iter().next().unwrap_or_else(|| TOKEN_VARIABLE.to_owned())
+    let variables = config.variables(&["server", "token"]);
+    variables.into_iter().next().unwrap_or_else(|| TOKEN_VARIABLE.to_owned())
 }
 
 /// The default name of a workspace's server: `ctx-` and the name of the folder.
@@ -109,44 +109,50 @@ pub(super) fn check_name(name: &str) -> CommandResult {
 }
 
 /// The entry of the server in the client's settings; `None` if the client does not support HTTP servers.
-pub(super) fn entry(client: &Client, server: &Server, reveal: Reveal) -> Option<Value> {
+pub(super) fn settings_entry(
+    client: &McpClient,
+    server: &WorkspaceServer,
+    visibility: TokenVisibility,
+) -> Option<Value> {
     let mut entry = Map::new();
-    let mut put = |key: &str, value: Value| entry.insert(key.to_owned(), value);
-    match &server.way {
-        Way::Stdio { command, arguments, variables } => {
+    let mut insert = |key: &str, value: Value| entry.insert(key.to_owned(), value);
+    match &server.connection {
+        ServerConnection::Stdio { command, arguments, variables } => {
             if client.typed {
-                put("type", json!("stdio"));
+                insert("type", json!("stdio"));
             }
-            put("command", json!(command));
-            put("args", json!(arguments));
+            insert("command", json!(command));
+            insert("args", json!(arguments));
             match client.environment {
-                Environment::Listed(key) if !variables.is_empty() => {
-                    put(key, json!(variables));
+                EnvironmentPassing::Listed(key) if !variables.is_empty() => {
+                    insert(key, json!(variables));
                 }
-                Environment::Repeated(form) if !variables.is_empty() => {
+                EnvironmentPassing::Repeated(form) if !variables.is_empty() => {
                     let repeated = |name: &String| (name.clone(), json!(reference(form, name)));
-                    put("env", Value::Object(variables.iter().map(repeated).collect()));
+                    insert("env", Value::Object(variables.iter().map(repeated).collect()));
                 }
                 _ => {}
             }
         }
-        Way::Http { url, token } => {
+        ServerConnection::Http { url, token } => {
             let http = client.http.as_ref()?;
             if http.typed {
-                put("type", json!("http"));
+                insert("type", json!("http"));
             }
-            put(http.url, json!(url));
+            insert(http.url, json!(url));
             if let Some(token) = token {
                 let shown = match http.token {
-                    TokenWay::Named(key) => {
-                        put(key, json!(token.variable));
+                    TokenPlacement::VariableName(key) => {
+                        insert(key, json!(token.variable));
                         return Some(Value::Object(entry));
                     }
-                    TokenWay::Header(form) => reference(form, &token.variable),
-                    TokenWay::Literal if reveal == Reveal::Yes => token.secret.expose().to_owned(),
-                    TokenWay::Literal => format!("<{}>", token.variable),
+                    TokenPlacement::Header(form) => reference(form, &token.variable),
+                    TokenPlacement::Literal if visibility == TokenVisibility::Revealed => {
+                        token.secret.expose().to_owned()
+                    }
+                    TokenPlacement::Literal => format!("<{}>", token.variable),
                 };
-                put("headers", json!({ "Authorization": format!("Bearer {shown}") }));
+                insert("headers", json!({ "Authorization": format!("Bearer {shown}") }));
             }
         }
     }
@@ -154,14 +160,18 @@ pub(super) fn entry(client: &Client, server: &Server, reveal: Reveal) -> Option<
 }
 
 /// The client's own command that adds the server; `None` if the command cannot express the whole entry.
-pub(super) fn own_command(own: Own, server: &Server, project: bool) -> Option<String> {
-    let words: Vec<String> = match (own, &server.way) {
-        (Own::Claude, Way::Stdio { command, arguments, .. }) => {
+pub(super) fn add_command(
+    client_command: ClientCommand,
+    server: &WorkspaceServer,
+    project: bool,
+) -> Option<String> {
+    let words: Vec<String> = match (client_command, &server.connection) {
+        (ClientCommand::Claude, ServerConnection::Stdio { command, arguments, .. }) => {
             let scope = if project { "project" } else { "user" };
             let add = ["claude", "mcp", "add", "--scope", scope, &server.name, "--", command];
             add.iter().map(|word| (*word).to_owned()).chain(arguments.iter().cloned()).collect()
         }
-        (Own::Claude, Way::Http { url, token }) => {
+        (ClientCommand::Claude, ServerConnection::Http { url, token }) => {
             let scope = if project { "project" } else { "user" };
             let add = ["claude", "mcp", "add", "--scope", scope, "--transport", "http", &server.name, url];
             // After the name and URL: `--header` takes all words that follow it.
@@ -170,24 +180,26 @@ pub(super) fn own_command(own: Own, server: &Server, project: bool) -> Option<St
             });
             add.iter().map(|word| (*word).to_owned()).chain(header).collect()
         }
-        (Own::Codex, _) if project => return None,
-        (Own::Codex, Way::Stdio { variables, .. }) if !variables.is_empty() => return None,
-        (Own::Codex, Way::Stdio { command, arguments, .. }) => {
+        (ClientCommand::Codex, _) if project => return None,
+        (ClientCommand::Codex, ServerConnection::Stdio { variables, .. }) if !variables.is_empty() => {
+            return None;
+        }
+        (ClientCommand::Codex, ServerConnection::Stdio { command, arguments, .. }) => {
             let add = ["codex", "mcp", "add", &server.name, "--", command];
             add.iter().map(|word| (*word).to_owned()).chain(arguments.iter().cloned()).collect()
         }
-        (Own::Codex, Way::Http { url, token }) => {
+        (ClientCommand::Codex, ServerConnection::Http { url, token }) => {
             let add = ["codex", "mcp", "add", &server.name, "--url", url];
             let token =
                 token.iter().flat_map(|token| ["--bearer-token-env-var".to_owned(), token.variable.clone()]);
             add.iter().map(|word| (*word).to_owned()).chain(token).collect()
         }
     };
-    Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+    Some(words.iter().map(|word| shell_quote(word)).collect::<Vec<_>>().join(" "))
 }
 
 /// A word quoted for the shell.
-pub(super) fn quoted(word: &str) -> String {
+pub(super) fn shell_quote(word: &str) -> String {
     let plain =
         |c: char| c.is_ascii_alphanumeric() || "-_./:=@+,".contains(c) || (cfg!(windows) && c == '\\');
     match (!word.is_empty() && word.chars().all(plain), cfg!(windows)) {
@@ -199,14 +211,14 @@ pub(super) fn quoted(word: &str) -> String {
 
 /// The path of this program, if possible as found on the `PATH`: a symlink there stays valid when its target is
 /// replaced by an update.
-pub(super) fn program() -> CommandResult<PathBuf> {
+pub(super) fn program_path() -> CommandResult<PathBuf> {
     let running = std::env::current_exe()
         .map_err(|error| CommandError::new(format!("cannot tell where this program is: {error}")))?;
-    Ok(found_by_name(&running).unwrap_or(running))
+    Ok(find_on_path(&running).unwrap_or(running))
 }
 
 /// The first file of the program's name on the `PATH`, if it is the program itself.
-pub(super) fn found_by_name(program: &Path) -> Option<PathBuf> {
+pub(super) fn find_on_path(program: &Path) -> Option<PathBuf> {
     let name = program.file_name()?;
     let folders = std::env::var_os("PATH")?;
     let mut candidates = std::env::split_paths(&folders).map(|folder| folder.join(name));
@@ -216,17 +228,17 @@ pub(super) fn found_by_name(program: &Path) -> Option<PathBuf> {
 
 /// The absolute path of a file, without `..`. Symlinks are resolved in its folder only: the target of a symlinked
 /// file may be in a folder that is no workspace.
-pub(super) fn settled(path: &Path) -> CommandResult<PathBuf> {
+pub(super) fn absolute_path(path: &Path) -> CommandResult<PathBuf> {
     let failed = |error| CommandError::new(format!("cannot tell where {} is: {error}", path.display()));
-    let whole = std::path::absolute(path).map_err(failed)?;
-    if !whole.components().any(|part| part.as_os_str() == "..") {
-        return Ok(whole);
+    let absolute = std::path::absolute(path).map_err(failed)?;
+    if !absolute.components().any(|part| part.as_os_str() == "..") {
+        return Ok(absolute);
     }
-    let (Some(folder), Some(file)) = (whole.parent(), whole.file_name()) else { return Ok(whole) };
+    let (Some(folder), Some(file)) = (absolute.parent(), absolute.file_name()) else { return Ok(absolute) };
     Ok(folder.canonicalize().map_err(failed)?.join(file))
 }
 
-fn text(path: &Path) -> CommandResult<String> {
+fn path_text(path: &Path) -> CommandResult<String> {
     let unreadable = || {
         CommandError::new(format!("{} has a name that settings cannot hold", path.display()))
             .hint("rename it so that its path is plain text")
@@ -235,7 +247,7 @@ fn text(path: &Path) -> CommandResult<String> {
 }
 
 /// The address at which a client on this machine reaches a server bound to `bind`.
-fn reachable(bind: &str) -> CommandResult<String> {
+fn client_address(bind: &str) -> CommandResult<String> {
     let any_port = || {
         CommandError::usage(format!("`server.bind` = \"{bind}\" takes another port every time"))
             .hint("set a port in ctx.toml, like \"127.0.0.1:7331\", or connect without `--http`")
@@ -276,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_means_everywhere_is_called_on_this_machine() {
+    fn a_wildcard_address_is_called_on_loopback() {
         for (bind, url) in [
             ("127.0.0.1:7331", "127.0.0.1:7331"),
             ("0.0.0.0:7331", "127.0.0.1:7331"),
@@ -284,19 +296,19 @@ mod tests {
             ("192.168.1.2:80", "192.168.1.2:80"),
             ("localhost:7331", "localhost:7331"),
         ] {
-            assert_eq!(reachable(bind).unwrap(), url);
+            assert_eq!(client_address(bind).unwrap(), url);
         }
-        assert!(reachable("127.0.0.1:0").is_err() && reachable("localhost:0").is_err());
+        assert!(client_address("127.0.0.1:0").is_err() && client_address("localhost:0").is_err());
     }
 
     #[test]
     fn words_with_spaces_and_quotes_are_quoted() {
-        assert_eq!(quoted("/usr/bin/ctx"), "/usr/bin/ctx");
+        assert_eq!(shell_quote("/usr/bin/ctx"), "/usr/bin/ctx");
         if cfg!(unix) {
-            assert_eq!(quoted("My Notes"), "'My Notes'");
-            assert_eq!(quoted("it's"), r"'it'\''s'");
-            assert_eq!(quoted("Bearer ${CTX_TOKEN}"), "'Bearer ${CTX_TOKEN}'");
-            assert_eq!(quoted(""), "''");
+            assert_eq!(shell_quote("My Notes"), "'My Notes'");
+            assert_eq!(shell_quote("it's"), r"'it'\''s'");
+            assert_eq!(shell_quote("Bearer ${CTX_TOKEN}"), "'Bearer ${CTX_TOKEN}'");
+            assert_eq!(shell_quote(""), "''");
         }
     }
 

@@ -3,19 +3,21 @@
 mod clients;
 pub(super) mod edit;
 mod entry;
-pub(super) mod file;
+pub(super) mod settings_file;
 
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
-use crate::output::Output;
+use crate::output::CommandOutput;
 use crate::trust;
 use clap::builder::PossibleValuesParser;
-use clients::{CLIENTS, Client, Environment, Http, Own, TokenWay, client};
-use edit::{Addition, Edit, edit};
-use entry::{Reveal, Server, Token, Way};
-use file::{Change, Written};
+use clients::{
+    CLIENTS, ClientCommand, EnvironmentPassing, HttpEntryFormat, McpClient, TokenPlacement, find_client,
+};
+use edit::{EditOutcome, NewEntry, edit};
+use entry::{ServerConnection, ServerToken, TokenVisibility, WorkspaceServer};
 use serde_json::{Value, json};
+use settings_file::{EntryChange, WriteOutcome};
 use std::path::{Path, PathBuf};
 
 /// Connect an MCP client to this workspace.
@@ -51,22 +53,22 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
+    pub(crate) fn run(self, global: &GlobalOptions) -> CommandResult {
         let output = global.output();
-        let client = client(&self.client).ok_or_else(|| CommandError::usage("no such client"))?;
-        let config = global.load_and_settle(trust::ALL_GROUPS, || global.load())?;
+        let client = find_client(&self.client).ok_or_else(|| CommandError::usage("no such client"))?;
+        let config = global.load_with_trust_prompt(trust::ALL_GROUPS, || global.load())?;
         config.warnings.iter().for_each(|warning| output.warn(warning));
         let server = self.server(&config)?;
-        let file = self.file_of(client, &config)?;
-        let told = |reveal| {
-            entry::entry(client, &server, reveal).ok_or_else(|| {
+        let file = self.settings_file(client, &config)?;
+        let entry_with = |visibility| {
+            entry::settings_entry(client, &server, visibility).ok_or_else(|| {
                 CommandError::usage(format!("{} only knows servers that it starts itself", client.title))
                     .hint("connect without `--http`")
             })
         };
-        let shown = told(Reveal::No)?;
-        let command = client.own.filter(|_| self.file.is_none());
-        let command = command.and_then(|own| entry::own_command(own, &server, self.project));
+        let shown = entry_with(TokenVisibility::Placeholder)?;
+        let command = client.command.filter(|_| self.file.is_none());
+        let command = command.and_then(|command| entry::add_command(command, &server, self.project));
         let mut answer = json!({
             "client": client.name,
             "name": server.name,
@@ -76,16 +78,16 @@ impl Connect {
             "command": command,
         });
         if !self.write {
-            say_where(&output, client, file.as_deref());
-            self.say_needs(&output, client, &server);
-            say_check(&output, client, &server);
+            print_location(&output, client, file.as_deref());
+            self.print_requirements(&output, client, &server);
+            print_check(&output, client, &server);
             let snippet = snippet(client, &server, &shown)?;
-            return output.answer(&answer, || command.unwrap_or(snippet));
+            return output.print_result(&answer, || command.unwrap_or(snippet));
         }
         let file = file.ok_or_else(|| {
             CommandError::usage("which file is not known").hint("name it with `--file PATH`")
         })?;
-        let entry = told(Reveal::Yes)?;
+        let entry = entry_with(TokenVisibility::Revealed)?;
         let secret = entry != shown;
         if secret && self.project {
             return Err(CommandError::usage(format!(
@@ -94,74 +96,81 @@ impl Connect {
             ))
             .hint("connect without `--http`, or without `--project`"));
         }
-        let addition = Addition { key: client.key, name: &server.name, entry: &entry };
-        let written = file::write(&file, client.format, &[addition], secret)?;
+        let new_entry = NewEntry { key: client.key, name: &server.name, entry: &entry };
+        let written = settings_file::write(&file, client.format, &[new_entry], secret)?;
         answer["change"] = json!(written.change);
         answer["backup"] = json!(written.backup);
-        self.say_needs(&output, client, &server);
-        if written.change != Change::Unchanged {
-            say_check(&output, client, &server);
+        self.print_requirements(&output, client, &server);
+        if written.change != EntryChange::Unchanged {
+            print_check(&output, client, &server);
         }
-        output.answer(&answer, || self.outcome(client, &server, &file, &written))
+        output.print_result(&answer, || self.outcome(client, &server, &file, &written))
     }
 
-    fn server(&self, config: &Config) -> CommandResult<Server> {
+    fn server(&self, config: &Config) -> CommandResult<WorkspaceServer> {
         let name = self.name.clone().unwrap_or_else(|| entry::default_name(&config.root));
         entry::check_name(&name)?;
         if self.http {
-            return Ok(Server { name, way: Way::http(config)? });
+            return Ok(WorkspaceServer { name, connection: ServerConnection::http(config)? });
         }
-        Ok(Server { name, way: Way::stdio(config)? })
+        Ok(WorkspaceServer { name, connection: ServerConnection::stdio(config)? })
     }
 
     /// The settings file for the entry; `None` if the client has no usual one.
-    fn file_of(&self, client: &Client, config: &Config) -> CommandResult<Option<PathBuf>> {
+    fn settings_file(&self, client: &McpClient, config: &Config) -> CommandResult<Option<PathBuf>> {
         if let Some(file) = &self.file {
-            return entry::settled(file).map(Some);
+            return entry::absolute_path(file).map(Some);
         }
         if self.project {
             let none = || CommandError::usage(format!("{} has no settings for one project", client.title));
             let path = client.project.ok_or_else(none)?;
-            return entry::settled(&config.root.join(path)).map(Some);
+            return entry::absolute_path(&config.root.join(path)).map(Some);
         }
-        let Some(place) = &client.user else { return Ok(None) };
-        let homeless = || {
+        let Some(location) = &client.user else { return Ok(None) };
+        let no_home = || {
             CommandError::new(format!("cannot tell where {} keeps its settings", client.title))
                 .hint("set HOME, or name the file with `--file PATH`")
         };
-        place.path().ok_or_else(homeless).map(Some)
+        location.path().ok_or_else(no_home).map(Some)
     }
 
-    fn outcome(&self, client: &Client, server: &Server, file: &Path, written: &Written) -> String {
+    fn outcome(
+        &self,
+        client: &McpClient,
+        server: &WorkspaceServer,
+        file: &Path,
+        written: &WriteOutcome,
+    ) -> String {
         let (name, path) = (&server.name, file.display());
         let mut lines = match written.change {
-            Change::Unchanged => vec![format!("{path} has `{name}` already; nothing was changed")],
-            Change::Added => vec![format!("added `{name}` to {path}")],
-            Change::Replaced => vec![format!("replaced `{name}` in {path}, which was something else")],
+            EntryChange::Unchanged => vec![format!("{path} has `{name}` already; nothing was changed")],
+            EntryChange::Added => vec![format!("added `{name}` to {path}")],
+            EntryChange::Replaced => vec![format!("replaced `{name}` in {path}, which was something else")],
         };
         if let Some(backup) = &written.backup {
             lines.push(format!("what it was is in {}", backup.display()));
         }
-        if let Some(made) = &written.made {
-            let usual = !self.project && self.file.is_none();
-            let doubt = if usual { format!(": is {} installed?", client.title) } else { String::new() };
-            lines.push(format!("made the folder {}{doubt}", made.display()));
+        if let Some(created_folder) = &written.created_folder {
+            let is_default_file = !self.project && self.file.is_none();
+            let doubt =
+                if is_default_file { format!(": is {} installed?", client.title) } else { String::new() };
+            lines.push(format!("made the folder {}{doubt}", created_folder.display()));
         }
         lines.join("\n")
     }
 
     /// Prints what the user has to provide: variables, a token, a running server.
-    fn say_needs(&self, output: &Output, client: &Client, server: &Server) {
+    fn print_requirements(&self, output: &CommandOutput, client: &McpClient, server: &WorkspaceServer) {
         let title = client.title;
-        match &server.way {
-            Way::Stdio { variables, .. } => {
+        match &server.connection {
+            ServerConnection::Stdio { variables, .. } => {
                 if self.project {
                     output.say("it names paths of this machine: do not share the file with others");
                 }
                 let names = variables.join(", ");
                 match client.environment {
                     _ if variables.is_empty() => {}
-                    Environment::Little => output.say(&format!(
+                    EnvironmentPassing::Minimal => output.say(&format!(
                         "the configuration reads variables that {title} does not pass on: add them to the \
                          entry's `env` with their values ({names})"
                     )),
@@ -170,10 +179,11 @@ impl Connect {
                     )),
                 }
             }
-            Way::Http { token, .. } => {
+            ServerConnection::Http { token, .. } => {
                 output.say("the server has to run: `ctx serve mcp`, or `ctx up`");
-                let Some(Token { variable, .. }) = token else { return };
-                let literal = matches!(client.http, Some(Http { token: TokenWay::Literal, .. }));
+                let Some(ServerToken { variable, .. }) = token else { return };
+                let literal =
+                    matches!(client.http, Some(HttpEntryFormat { token: TokenPlacement::Literal, .. }));
                 match (literal, self.write) {
                     (false, _) => {
                         output.say(&format!("start {title} where {variable} is set to the server's token"));
@@ -191,15 +201,15 @@ impl Connect {
 }
 
 /// The text of a settings file that contains only this entry.
-fn snippet(client: &Client, server: &Server, entry: &Value) -> CommandResult<String> {
-    let addition = Addition { key: client.key, name: &server.name, entry };
-    match edit(client.format, "", &addition) {
-        Ok(Edit::Added(text)) => Ok(text),
+fn snippet(client: &McpClient, server: &WorkspaceServer, entry: &Value) -> CommandResult<String> {
+    let new_entry = NewEntry { key: client.key, name: &server.name, entry };
+    match edit(client.format, "", &new_entry) {
+        Ok(EditOutcome::Added(text)) => Ok(text),
         _ => Err(CommandError::new("the entry cannot be written")),
     }
 }
 
-fn say_where(output: &Output, client: &Client, file: Option<&Path>) {
+fn print_location(output: &CommandOutput, client: &McpClient, file: Option<&Path>) {
     let title = client.title;
     match file {
         Some(file) => {
@@ -209,7 +219,7 @@ fn say_where(output: &Output, client: &Client, file: Option<&Path>) {
     }
 }
 
-fn say_check(output: &Output, client: &Client, server: &Server) {
+fn print_check(output: &CommandOutput, client: &McpClient, server: &WorkspaceServer) {
     output.say(&format!("to check: {}", client.check.replace('@', &server.name)));
 }
 
@@ -220,34 +230,34 @@ pub(super) fn token_variable(config: &Config) -> String {
 
 /// The URL of the workspace's MCP server for clients on this machine.
 pub(super) fn own_url(config: &Config) -> Option<String> {
-    match Way::http(config) {
-        Ok(Way::Http { url, .. }) => Some(url),
+    match ServerConnection::http(config) {
+        Ok(ServerConnection::Http { url, .. }) => Some(url),
         _ => None,
     }
 }
 
 /// How to connect the two most common clients to a server at this address: the client's name and a command.
-pub(super) fn ways(config: &Config, url: &str) -> CommandResult<Vec<(&'static str, String)>> {
-    let trusted = trust::is_remembered(config);
-    let way = match trusted {
-        true => Way::stdio(config)?,
+pub(super) fn connect_commands(config: &Config, url: &str) -> CommandResult<Vec<(&'static str, String)>> {
+    let trusted = trust::is_fully_granted(config);
+    let connection = match trusted {
+        true => ServerConnection::stdio(config)?,
         // Trusted by `CTX_TRUST=1`, which applies to this process only: a server that a client starts would leave the
         // untrusted sections out.
-        false => Way::running(config, url),
+        false => ServerConnection::at_url(config, url),
     };
-    let server = Server { name: entry::default_name(&config.root), way };
-    let claude = entry::own_command(Own::Claude, &server, false).unwrap_or_default();
-    let program = entry::program()?;
-    let program = match entry::found_by_name(&program) {
+    let server = WorkspaceServer { name: entry::default_name(&config.root), connection };
+    let claude = entry::add_command(ClientCommand::Claude, &server, false).unwrap_or_default();
+    let program = entry::program_path()?;
+    let program = match entry::find_on_path(&program) {
         Some(_) => program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         None => program.display().to_string(),
     };
-    let path = config.path.as_deref().map(entry::settled).transpose()?.unwrap_or_default();
+    let path = config.path.as_deref().map(entry::absolute_path).transpose()?.unwrap_or_default();
     let http = if trusted { "" } else { " --http" };
     let cursor = format!(
         "{} connect cursor --write{http} -c {}",
-        entry::quoted(&program),
-        entry::quoted(&path.display().to_string())
+        entry::shell_quote(&program),
+        entry::shell_quote(&path.display().to_string())
     );
     Ok(vec![("Claude Code", claude), ("Cursor", cursor)])
 }

@@ -1,18 +1,20 @@
 //! `ctx eval`: measures retrieval quality with questions whose expected documents are known.
 
-mod kept;
 mod questions;
 mod report;
+mod saved_results;
 
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::workspace::Workspace;
 use ctx_core::{ErrorKind, Figures, ToolError};
 use ctx_knowledge::Mode;
 use jiff::Timestamp;
-use kept::{Kept, Measured, Results};
-use questions::{Lines, Question};
-use report::{Asked, Change, ModeReport, Outcome, Report, Unknown, as_text, name};
+use questions::{EvalQuestion, LineItems};
+use report::{
+    EvalReport, MetricsChange, ModeOutcome, ModeReport, QuestionResult, UnknownDocument, as_text, mode_name,
+};
+use saved_results::{MeasuredQuestion, ModeResults, SavedResults};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +36,7 @@ pub(crate) struct Eval {
     /// its `source_id`, by `source:source_id` or by its id. With grades: {"notes/a.md": 2, "b.md": 1}.
     file: PathBuf,
     /// Measure only this search mode. Can be repeated. By default all modes.
-    #[arg(long, value_name = "keyword|semantic|hybrid", value_parser = mode)]
+    #[arg(long, value_name = "keyword|semantic|hybrid", value_parser = parse_mode)]
     mode: Vec<Mode>,
     /// List the questions whose expected documents are not all among the first five results.
     #[arg(long)]
@@ -45,15 +47,15 @@ pub(crate) struct Eval {
 }
 
 /// A question whose expected documents are resolved to ids.
-struct Ready {
+struct ResolvedQuestion {
     line: usize,
-    question: Question,
+    question: EvalQuestion,
     /// Grades by document id. The name of a missing document stands for its id and is never found.
     expected: HashMap<String, u32>,
 }
 
 impl Eval {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let questions = questions::read(&self.file)?;
         let workspace = global.open()?;
         workspace.stop_recording();
@@ -65,29 +67,29 @@ impl Eval {
         if let Err(error) = workspace.knowledge.tend() {
             output.warn(&ctx_core::chain(&error));
         }
-        let (ready, unknown) = look_up(&workspace, &self.file, questions)?;
-        let file = place(&self.file, &workspace.config.root);
-        let path = Kept::path(workspace.config.store_path(), &file);
-        let mut kept = Kept::read(&path).unwrap_or_else(|error| {
+        let (resolved, unknown) = resolve_questions(&workspace, &self.file, questions)?;
+        let file = results_key(&self.file, &workspace.config.root);
+        let path = SavedResults::path(workspace.config.store_path(), &file);
+        let mut saved = SavedResults::read(&path).unwrap_or_else(|error| {
             output.warn(&format!("the last results cannot be read: {error}"));
-            Kept::default()
+            SavedResults::default()
         });
 
-        let chosen = if self.mode.is_empty() { &MODES[..] } else { &self.mode[..] };
+        let selected = if self.mode.is_empty() { &MODES[..] } else { &self.mode[..] };
         let mut modes = Vec::new();
-        for mode in MODES.into_iter().filter(|mode| chosen.contains(mode)) {
-            modes.push(ModeReport { mode, outcome: measure(&workspace, mode, &ready, &mut kept).await? });
+        for mode in MODES.into_iter().filter(|mode| selected.contains(mode)) {
+            modes.push(ModeReport { mode, outcome: measure(&workspace, mode, &resolved, &mut saved).await? });
         }
         workspace.close();
         if !self.no_save {
-            kept.file.clone_from(&file);
-            if let Err(error) = kept.write(&path) {
+            saved.file.clone_from(&file);
+            if let Err(error) = saved.write(&path) {
                 output.warn(&format!("the results are not kept: {error}"));
             }
         }
         let shown = self.file.display().to_string();
-        let report = Report { file: shown, questions: ready.len(), unknown, modes };
-        output.answer(&report, || as_text(&report, self.misses))
+        let report = EvalReport { file: shown, questions: resolved.len(), unknown, modes };
+        output.print_result(&report, || as_text(&report, self.misses))
     }
 }
 
@@ -95,59 +97,60 @@ impl Eval {
 async fn measure(
     workspace: &Workspace,
     mode: Mode,
-    questions: &[Ready],
-    kept: &mut Kept,
-) -> CommandResult<Outcome> {
-    let mut asked = Vec::with_capacity(questions.len());
-    for ready in questions {
-        let hits = match ask(workspace, mode, &ready.question.query).await {
+    questions: &[ResolvedQuestion],
+    saved: &mut SavedResults,
+) -> CommandResult<ModeOutcome> {
+    let mut results = Vec::with_capacity(questions.len());
+    for resolved in questions {
+        let hits = match run_query(workspace, mode, &resolved.question.query).await {
             Ok(hits) => hits,
             Err(error)
                 if matches!(error.kind(), ErrorKind::EmbeddingsDisabled | ErrorKind::NotConfigured) =>
             {
-                return Ok(Outcome::Unavailable { unavailable: error.to_string() });
+                return Ok(ModeOutcome::Unavailable { unavailable: error.to_string() });
             }
             Err(error) => return Err(error.into()),
         };
         let field = |name: &str| -> Vec<String> {
             hits.iter().map(|hit| hit[name].as_str().unwrap_or_default().to_owned()).collect()
         };
-        let figures = Figures::of(&field("id"), &ready.expected);
-        asked.push(Asked {
-            line: ready.line,
-            measured: Measured { question: ready.question.clone(), figures },
+        let figures = Figures::of(&field("id"), &resolved.expected);
+        results.push(QuestionResult {
+            line: resolved.line,
+            measured: MeasuredQuestion { question: resolved.question.clone(), figures },
             found: field("source_id"),
         });
     }
-    let figures = Figures::mean(asked.iter().map(|asked| &asked.measured.figures));
-    let questions = asked.iter().map(|asked| asked.measured.clone()).collect();
-    let last = kept.modes.insert(name(mode).to_owned(), Results { at: Timestamp::now(), questions });
-    let change = last.and_then(|last| Change::since(&last, &asked));
-    Ok(Outcome::Measured { figures, change, questions: asked })
+    let figures = Figures::mean(results.iter().map(|result| &result.measured.figures));
+    let questions = results.iter().map(|result| result.measured.clone()).collect();
+    let last =
+        saved.modes.insert(mode_name(mode).to_owned(), ModeResults { at: Timestamp::now(), questions });
+    let change = last.and_then(|last| MetricsChange::since(&last, &results));
+    Ok(ModeOutcome::Measured { figures, change, questions: results })
 }
 
 /// Runs one query by a call of `context.search`, as clients do.
-async fn ask(workspace: &Workspace, mode: Mode, query: &str) -> Result<Vec<Value>, ToolError> {
+async fn run_query(workspace: &Workspace, mode: Mode, query: &str) -> Result<Vec<Value>, ToolError> {
     let arguments = json!({ "query": query, "mode": mode, "limit": LIMIT });
     let mut answer = workspace.call("context.search", arguments).await?;
     Ok(answer["results"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
 /// Resolves the expected documents of all questions, and returns the names of those that are not stored.
-fn look_up(
+fn resolve_questions(
     workspace: &Workspace,
     file: &Path,
-    questions: Lines<Question>,
-) -> CommandResult<(Vec<Ready>, Vec<Unknown>)> {
+    questions: LineItems<EvalQuestion>,
+) -> CommandResult<(Vec<ResolvedQuestion>, Vec<UnknownDocument>)> {
     let names = questions.iter().flat_map(|(_, question)| question.expect.keys().map(String::as_str));
-    let meant = workspace.knowledge.named(&names.collect())?;
-    let (mut ready, mut unknown, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    let matches = workspace.knowledge.named(&names.collect())?;
+    let (mut resolved, mut unknown, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for (line, question) in questions {
         let mut expected = HashMap::new();
         for (name, grade) in &question.expect {
-            let id = match meant.get(name).map_or(&[][..], Vec::as_slice) {
+            let id = match matches.get(name).map_or(&[][..], Vec::as_slice) {
                 [] => {
-                    unknown.push(Unknown { line, name: name.clone() });
+                    unknown.push(UnknownDocument { line, name: name.clone() });
                     name.clone()
                 }
                 [one] => one.id.to_string(),
@@ -162,21 +165,21 @@ fn look_up(
             let best = expected.entry(id).or_insert(0);
             *best = (*best).max(*grade);
         }
-        ready.push(Ready { line, question, expected });
+        resolved.push(ResolvedQuestion { line, question, expected });
     }
-    if problems.is_empty() { Ok((ready, unknown)) } else { Err(questions::wrong(file, problems)) }
+    if problems.is_empty() { Ok((resolved, unknown)) } else { Err(questions::invalid_lines(file, problems)) }
 }
 
 /// The key of a file's results: its path relative to the workspace, or its absolute path outside of it.
-fn place(file: &Path, root: &Path) -> String {
-    let whole = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let (file, root) = (whole(file), whole(root));
+fn results_key(file: &Path, root: &Path) -> String {
+    let canonical = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let (file, root) = (canonical(file), canonical(root));
     file.strip_prefix(&root).unwrap_or(&file).display().to_string()
 }
 
-fn mode(text: &str) -> Result<Mode, String> {
+fn parse_mode(text: &str) -> Result<Mode, String> {
     MODES
         .into_iter()
-        .find(|mode| name(*mode) == text)
+        .find(|mode| mode_name(*mode) == text)
         .ok_or_else(|| "write `keyword`, `semantic` or `hybrid`".to_owned())
 }

@@ -15,11 +15,11 @@ const GRADE_MAX: u64 = 100;
 const PROBLEMS_SHOWN: usize = 20;
 
 /// Items of a file, each with its line number.
-pub(super) type Lines<T> = Vec<(usize, T)>;
+pub(super) type LineItems<T> = Vec<(usize, T)>;
 
 /// A query, and the documents that answer it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Question {
+pub(super) struct EvalQuestion {
     pub(super) query: String,
     /// Grades by document name, as written in the file.
     pub(super) expect: BTreeMap<String, u32>,
@@ -27,14 +27,14 @@ pub(super) struct Question {
 
 /// A parsed line, not yet validated.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
+#[serde(deny_unknown_fields, expecting = "struct Written")]
+struct QuestionLine {
     query: String,
     expect: Value,
 }
 
 /// Reads a file of questions.
-pub(super) fn read(path: &Path) -> CommandResult<Lines<Question>> {
+pub(super) fn read(path: &Path) -> CommandResult<LineItems<EvalQuestion>> {
     let shown = path.display();
     let failed = |error: std::io::Error| CommandError::usage(format!("cannot read {shown}: {error}"));
     let mut text = String::new();
@@ -43,7 +43,7 @@ pub(super) fn read(path: &Path) -> CommandResult<Lines<Question>> {
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(CommandError::usage(format!("{shown} has more than {FILE_BYTES_MAX} bytes")));
     }
-    parse(&text).map_err(|problems| wrong(path, problems)).and_then(|questions| {
+    parse(&text).map_err(|problems| invalid_lines(path, problems)).and_then(|questions| {
         if questions.is_empty() {
             return Err(CommandError::usage(format!("{shown} has no questions")).hint(
                 "write one a line: {\"query\": \"how do I restore a backup?\", \"expect\": [\"backup.md\"]}",
@@ -54,7 +54,7 @@ pub(super) fn read(path: &Path) -> CommandResult<Lines<Question>> {
 }
 
 /// The error for invalid lines.
-pub(super) fn wrong(path: &Path, problems: Lines<String>) -> CommandError {
+pub(super) fn invalid_lines(path: &Path, problems: LineItems<String>) -> CommandError {
     let left_out = problems.len().saturating_sub(PROBLEMS_SHOWN);
     let shown = problems.iter().take(PROBLEMS_SHOWN);
     let mut messages: Vec<String> =
@@ -66,14 +66,14 @@ pub(super) fn wrong(path: &Path, problems: Lines<String>) -> CommandError {
 }
 
 /// All questions, or all invalid lines.
-fn parse(text: &str) -> Result<Lines<Question>, Lines<String>> {
+fn parse(text: &str) -> Result<LineItems<EvalQuestion>, LineItems<String>> {
     let (mut questions, mut problems) = (Vec::new(), Vec::new());
     let mut lines: HashMap<String, usize> = HashMap::new();
-    for (line, written) in (1..).zip(text.trim_start_matches('\u{FEFF}').lines()) {
-        if written.trim().is_empty() {
+    for (line, line_text) in (1..).zip(text.trim_start_matches('\u{FEFF}').lines()) {
+        if line_text.trim().is_empty() {
             continue;
         }
-        match question(written) {
+        match question(line_text) {
             Err(problem) => problems.push((line, problem)),
             Ok(question) => match lines.insert(question.query.clone(), line) {
                 Some(first) => problems.push((line, format!("line {first} asks the same"))),
@@ -84,16 +84,16 @@ fn parse(text: &str) -> Result<Lines<Question>, Lines<String>> {
     if problems.is_empty() { Ok(questions) } else { Err(problems) }
 }
 
-fn question(line: &str) -> Result<Question, String> {
-    let written: Written = serde_json::from_str(line).map_err(|error| {
+fn question(line: &str) -> Result<EvalQuestion, String> {
+    let parsed: QuestionLine = serde_json::from_str(line).map_err(|error| {
         // The text is a single line, so serde's line number is always 1.
-        let place = format!(" at line {} column {}", error.line(), error.column());
-        format!("{} (column {})", error.to_string().trim_end_matches(&place), error.column())
+        let position = format!(" at line {} column {}", error.line(), error.column());
+        format!("{} (column {})", error.to_string().trim_end_matches(&position), error.column())
     })?;
-    if written.query.trim().is_empty() {
+    if parsed.query.trim().is_empty() {
         return Err("the query is empty".to_owned());
     }
-    let expect = match written.expect {
+    let expect = match parsed.expect {
         Value::Array(names) => names.into_iter().map(ungraded).collect::<Result<_, _>>()?,
         Value::Object(grades) => grades.into_iter().map(graded).collect::<Result<_, _>>()?,
         Value::String(name) => BTreeMap::from([ungraded(Value::String(name))?]),
@@ -102,7 +102,7 @@ fn question(line: &str) -> Result<Question, String> {
     if expect.is_empty() {
         return Err("`expect` names no document".to_owned());
     }
-    Ok(Question { query: written.query, expect })
+    Ok(EvalQuestion { query: parsed.query, expect })
 }
 
 fn ungraded(name: Value) -> Result<(String, u32), String> {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_line_is_told_by_its_number_and_blank_ones_are_none() {
+    fn every_invalid_line_is_reported_by_number_and_blank_lines_are_skipped() {
         let ask = |query: &str| format!("{{\"query\": \"{query}\", \"expect\": [\"a\"]}}");
         let text = format!("\u{FEFF}{}\r\n\n  \n{}\n", ask("one"), ask("two"));
         let lines: Vec<usize> = parse(&text).unwrap().into_iter().map(|(line, _)| line).collect();
@@ -181,15 +181,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_odd_to_be_told_about(text in "\\PC*") {
+        fn every_invalid_text_has_a_problem_with_a_line(text in "\\PC*") {
             if let Err(problems) = parse(&text) {
                 prop_assert!(problems.iter().all(|(line, problem)| *line > 0 && !problem.is_empty()));
             }
         }
 
         #[test]
-        fn what_is_written_is_read(query in "\\PC*[a-z]\\PC*", name in "[a-z/.:-]{1,20}", grade in 1..=100_u32) {
-            let question = Question { query, expect: BTreeMap::from([(name, grade)]) };
+        fn questions_round_trip(query in "\\PC*[a-z]\\PC*", name in "[a-z/.:-]{1,20}", grade in 1..=100_u32) {
+            let question = EvalQuestion { query, expect: BTreeMap::from([(name, grade)]) };
             let line = serde_json::to_string(&question).unwrap();
             prop_assert_eq!(parse(&line).unwrap(), [(1, question)]);
         }

@@ -1,6 +1,6 @@
 //! The report of an evaluation: metrics per mode, changes since the last time, missed documents.
 
-use super::kept::{Measured, Results};
+use super::saved_results::{MeasuredQuestion, ModeResults};
 use crate::output::{count, table};
 use ctx_core::Figures;
 use ctx_knowledge::Mode;
@@ -13,23 +13,23 @@ const LINES_SHOWN: usize = 10;
 /// Maximum number of questions listed for `--misses`.
 const MISSES_SHOWN: usize = 50;
 /// A document is missed if it is not among this number of first results.
-const FIRST: usize = 5;
+const TOP_RESULTS: usize = 5;
 /// Smaller changes of a metric are rounding errors.
-const NOTABLE: f64 = 1e-9;
+const CHANGE_MIN: f64 = 1e-9;
 
 /// The answer of `ctx eval`.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct EvalReport {
     pub(super) file: String,
     pub(super) questions: usize,
     /// Expected documents that are not stored; each counts as not found.
-    pub(super) unknown: Vec<Unknown>,
+    pub(super) unknown: Vec<UnknownDocument>,
     pub(super) modes: Vec<ModeReport>,
 }
 
 /// The name of an expected document that is not stored, with its line.
 #[derive(Debug, Serialize)]
-pub(super) struct Unknown {
+pub(super) struct UnknownDocument {
     pub(super) line: usize,
     pub(super) name: String,
 }
@@ -39,59 +39,59 @@ pub(super) struct Unknown {
 pub(super) struct ModeReport {
     pub(super) mode: Mode,
     #[serde(flatten)]
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ModeOutcome,
 }
 
 /// The result of measuring a mode.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Outcome {
+pub(super) enum ModeOutcome {
     /// The reason why the mode is unavailable.
     Unavailable { unavailable: String },
     /// The metrics of the mode.
     Measured {
         figures: Figures,
         /// The change since the last evaluation, if there was one.
-        change: Option<Change>,
-        questions: Vec<Asked>,
+        change: Option<MetricsChange>,
+        questions: Vec<QuestionResult>,
     },
 }
 
 /// A question with its metrics and results.
 #[derive(Debug, Serialize)]
-pub(super) struct Asked {
+pub(super) struct QuestionResult {
     pub(super) line: usize,
     #[serde(flatten)]
-    pub(super) measured: Measured,
+    pub(super) measured: MeasuredQuestion,
     /// The `source_id`s of the results, best first.
     pub(super) found: Vec<String>,
 }
 
 /// The change since the last evaluation, over the questions that both have in common.
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Change {
+pub(super) struct MetricsChange {
     pub(super) since: Timestamp,
     pub(super) questions: usize,
     pub(super) figures: Figures,
     /// Questions whose nDCG@10 rose (`better`) or fell (`worse`), the largest change first.
-    pub(super) better: Vec<Moved>,
-    pub(super) worse: Vec<Moved>,
+    pub(super) better: Vec<QuestionChange>,
+    pub(super) worse: Vec<QuestionChange>,
 }
 
 /// A question whose nDCG@10 has changed.
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Moved {
+pub(super) struct QuestionChange {
     pub(super) query: String,
     pub(super) ndcg_10_before: f64,
     pub(super) ndcg_10: f64,
 }
 
-impl Change {
+impl MetricsChange {
     /// Compares with the last results. A question whose expected documents were edited counts as a new one.
-    pub(super) fn since(last: &Results, asked: &[Asked]) -> Option<Self> {
-        let before: BTreeMap<&str, &Measured> =
+    pub(super) fn since(last: &ModeResults, results: &[QuestionResult]) -> Option<Self> {
+        let before: BTreeMap<&str, &MeasuredQuestion> =
             last.questions.iter().map(|measured| (measured.question.query.as_str(), measured)).collect();
-        let both: Vec<(&Measured, &Measured)> = asked
+        let both: Vec<(&MeasuredQuestion, &MeasuredQuestion)> = results
             .iter()
             .filter_map(|now| Some((*before.get(now.measured.question.query.as_str())?, &now.measured)))
             .filter(|(then, now)| then.question == now.question)
@@ -99,27 +99,27 @@ impl Change {
         if both.is_empty() {
             return None;
         }
-        let mean = |figures: fn(&(&Measured, &Measured)) -> Figures| {
+        let mean = |figures: fn(&(&MeasuredQuestion, &MeasuredQuestion)) -> Figures| {
             Figures::mean(&both.iter().map(figures).collect::<Vec<_>>())
         };
-        let mut moved: Vec<Moved> = both
+        let mut changed: Vec<QuestionChange> = both
             .iter()
-            .map(|(then, now)| Moved {
+            .map(|(then, now)| QuestionChange {
                 query: now.question.query.clone(),
                 ndcg_10_before: then.figures.ndcg_10,
                 ndcg_10: now.figures.ndcg_10,
             })
-            .filter(|moved| moved.by().abs() > NOTABLE)
+            .filter(|changed| changed.ndcg_change().abs() > CHANGE_MIN)
             .collect();
-        moved.sort_by(|a, b| b.by().abs().total_cmp(&a.by().abs()));
-        let (better, worse) = moved.into_iter().partition(|moved| moved.by() > 0.0);
+        changed.sort_by(|a, b| b.ndcg_change().abs().total_cmp(&a.ndcg_change().abs()));
+        let (better, worse) = changed.into_iter().partition(|changed| changed.ndcg_change() > 0.0);
         let figures = mean(|(_, now)| now.figures).minus(&mean(|(then, _)| then.figures));
         Some(Self { since: last.at, questions: both.len(), figures, better, worse })
     }
 }
 
-impl Moved {
-    fn by(&self) -> f64 {
+impl QuestionChange {
+    fn ndcg_change(&self) -> f64 {
         self.ndcg_10 - self.ndcg_10_before
     }
 
@@ -129,21 +129,21 @@ impl Moved {
 }
 
 /// The report as text, with the missed documents if `misses` is set.
-pub(super) fn as_text(report: &Report, misses: bool) -> String {
+pub(super) fn as_text(report: &EvalReport, misses: bool) -> String {
     let header = Figures::default().named().map(|(name, _)| name.to_owned());
     let mut rows = vec![[vec!["mode".to_owned()], header.to_vec()].concat()];
     let (mut unavailable, mut details) = (String::new(), String::new());
     for ModeReport { mode, outcome } in &report.modes {
-        let mode = name(*mode);
+        let mode = mode_name(*mode);
         match outcome {
-            Outcome::Unavailable { unavailable: reason } => {
+            ModeOutcome::Unavailable { unavailable: reason } => {
                 unavailable.push_str(&format!("{mode} is unavailable: {reason}\n"));
             }
-            Outcome::Measured { figures, change, questions } => {
+            ModeOutcome::Measured { figures, change, questions } => {
                 rows.push(row(mode, figures, change.as_ref()));
-                details.extend(change.iter().map(|change| changed(mode, change, report.questions)));
+                details.extend(change.iter().map(|change| change_text(mode, change, report.questions)));
                 if misses {
-                    details.push_str(&missed(mode, &report.file, questions));
+                    details.push_str(&misses_text(mode, &report.file, questions));
                 }
             }
         }
@@ -157,7 +157,7 @@ pub(super) fn as_text(report: &Report, misses: bool) -> String {
 }
 
 /// The name of a mode.
-pub(super) fn name(mode: Mode) -> &'static str {
+pub(super) fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Keyword => "keyword",
         Mode::Semantic => "semantic",
@@ -165,7 +165,7 @@ pub(super) fn name(mode: Mode) -> &'static str {
     }
 }
 
-fn row(mode: &str, figures: &Figures, change: Option<&Change>) -> Vec<String> {
+fn row(mode: &str, figures: &Figures, change: Option<&MetricsChange>) -> Vec<String> {
     let changes = change.map(|change| change.figures.named());
     let cells = figures.named().into_iter().enumerate().map(|(index, (_, value))| {
         let by = changes.map_or_else(String::new, |changes| signed(changes[index].1));
@@ -179,31 +179,32 @@ fn signed(by: f64) -> String {
     if by.abs() < 0.0005 { " (=)".to_owned() } else { format!(" ({by:+.3})") }
 }
 
-fn changed(mode: &str, change: &Change, questions: usize) -> String {
-    let asked = if change.questions == questions {
+fn change_text(mode: &str, change: &MetricsChange, questions: usize) -> String {
+    let scope = if change.questions == questions {
         String::new()
     } else {
         format!(", over the {} asked both times", count(change.questions as u64, "question"))
     };
     let (better, worse) = (change.better.len(), change.worse.len());
-    let lines = |moved: &[Moved]| moved.iter().map(Moved::line).collect();
-    let mut text = format!("\n{mode} since {}: {better} better, {worse} worse{asked}\n", change.since);
+    let lines = |changed: &[QuestionChange]| changed.iter().map(QuestionChange::line).collect();
+    let mut text = format!("\n{mode} since {}: {better} better, {worse} worse{scope}\n", change.since);
     text.push_str(&list("better:", LINES_SHOWN, lines(&change.better)));
     text.push_str(&list("worse:", LINES_SHOWN, lines(&change.worse)));
     text
 }
 
-fn missed(mode: &str, file: &str, asked: &[Asked]) -> String {
-    let missed: Vec<&Asked> = asked.iter().filter(|asked| asked.measured.figures.recall_5 < 1.0).collect();
-    let heading = format!("{mode}, not all among the first {FIRST}: {}", missed.len());
-    let line = |asked: &&Asked| {
-        let question = &asked.measured.question;
+fn misses_text(mode: &str, file: &str, results: &[QuestionResult]) -> String {
+    let missed: Vec<&QuestionResult> =
+        results.iter().filter(|result| result.measured.figures.recall_5 < 1.0).collect();
+    let heading = format!("{mode}, not all among the first {TOP_RESULTS}: {}", missed.len());
+    let line = |result: &&QuestionResult| {
+        let question = &result.measured.question;
         let expected: Vec<&str> = question.expect.keys().map(String::as_str).collect();
-        let found: Vec<&str> = asked.found.iter().take(FIRST).map(String::as_str).collect();
+        let found: Vec<&str> = result.found.iter().take(TOP_RESULTS).map(String::as_str).collect();
         let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
         format!(
             "{file}:{}  {}\n    expected  {}\n    found     {found}",
-            asked.line,
+            result.line,
             question.query,
             expected.join(", ")
         )
@@ -227,21 +228,22 @@ fn list(heading: &str, shown: usize, lines: Vec<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::questions::Question;
+    use super::super::questions::EvalQuestion;
     use super::*;
 
-    fn measured(query: &str, expect: &str, ndcg_10: f64) -> Measured {
-        let question = Question { query: query.to_owned(), expect: BTreeMap::from([(expect.to_owned(), 1)]) };
-        Measured { question, figures: Figures { ndcg_10, ..Figures::default() } }
+    fn measured(query: &str, expect: &str, ndcg_10: f64) -> MeasuredQuestion {
+        let question =
+            EvalQuestion { query: query.to_owned(), expect: BTreeMap::from([(expect.to_owned(), 1)]) };
+        MeasuredQuestion { question, figures: Figures { ndcg_10, ..Figures::default() } }
     }
 
-    fn asked(measured: Measured) -> Asked {
-        Asked { line: 1, measured, found: Vec::new() }
+    fn result_of(measured: MeasuredQuestion) -> QuestionResult {
+        QuestionResult { line: 1, measured, found: Vec::new() }
     }
 
     #[test]
     fn only_questions_that_are_the_same_are_compared() {
-        let last = Results {
+        let last = ModeResults {
             at: Timestamp::UNIX_EPOCH,
             questions: vec![
                 measured("kept", "a", 0.5),
@@ -251,12 +253,15 @@ mod tests {
             ],
         };
         let now = [("kept", "a", 0.5), ("edited", "b", 0.0), ("new", "a", 0.0), ("better", "a", 1.0)];
-        let now = now.map(|(query, expect, ndcg_10)| asked(measured(query, expect, ndcg_10)));
-        let change = Change::since(&last, &now).unwrap();
+        let now = now.map(|(query, expect, ndcg_10)| result_of(measured(query, expect, ndcg_10)));
+        let change = MetricsChange::since(&last, &now).unwrap();
         assert_eq!((change.questions, change.figures.ndcg_10), (2, 0.5));
-        assert_eq!(change.better.iter().map(|moved| moved.query.as_str()).collect::<Vec<_>>(), ["better"]);
+        assert_eq!(
+            change.better.iter().map(|changed| changed.query.as_str()).collect::<Vec<_>>(),
+            ["better"]
+        );
         assert!(change.worse.is_empty());
-        assert_eq!(Change::since(&last, &now[1..3]), None);
+        assert_eq!(MetricsChange::since(&last, &now[1..3]), None);
     }
 
     #[test]

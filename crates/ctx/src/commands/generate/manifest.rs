@@ -12,25 +12,25 @@ const FORMAT: u32 = 1;
 #[derive(Serialize)]
 pub(super) struct Manifest {
     format: u32,
-    apis: Vec<Api>,
+    apis: Vec<ManifestApi>,
 }
 
 /// An API. References `#/$defs/…` in schemas resolve to its `$defs`.
 #[derive(Serialize)]
-struct Api {
+struct ManifestApi {
     name: String,
     title: Option<String>,
     /// Path or URL of the description as typed, without parts that may be secret.
     spec: String,
     file: String,
-    functions: Vec<Function>,
+    functions: Vec<ManifestFunction>,
     #[serde(rename = "$defs")]
     definitions: BTreeMap<String, Value>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<ManifestSkippedOperation>,
 }
 
 #[derive(Serialize)]
-struct Function {
+struct ManifestFunction {
     /// The name by which scripts call it: `sdk.<api>.<function>`.
     name: String,
     title: Option<String>,
@@ -46,7 +46,7 @@ struct Function {
 }
 
 #[derive(Serialize)]
-struct Skipped {
+struct ManifestSkippedOperation {
     operation: String,
     reason: String,
 }
@@ -62,7 +62,7 @@ impl Manifest {
         let ApiStatus { name, title, spec, skipped, .. } = status;
         let function = |function: InterfaceFunction| {
             let InterfaceFunction { spec, method, path, deprecated } = function;
-            Function {
+            ManifestFunction {
                 name: format!("sdk.{name}.{}", spec.name),
                 title: spec.title,
                 description: spec.description,
@@ -75,13 +75,16 @@ impl Manifest {
                 output_schema: spec.output_schema.map(|schema| Value::clone(&schema.get())),
             }
         };
-        self.apis.push(Api {
+        self.apis.push(ManifestApi {
             title,
             spec,
             file,
             functions: interface.functions.into_iter().map(function).collect(),
             definitions: interface.definitions,
-            skipped: skipped.into_iter().map(|(operation, reason)| Skipped { operation, reason }).collect(),
+            skipped: skipped
+                .into_iter()
+                .map(|(operation, reason)| ManifestSkippedOperation { operation, reason })
+                .collect(),
             name: name.to_string(),
         });
     }

@@ -2,10 +2,10 @@
 
 mod manifest;
 
-use crate::cli::{Global, examples, working_directory};
-use crate::config::name_and_spec;
+use crate::cli::{GlobalOptions, examples, working_directory};
+use crate::config::split_name_and_spec;
 use crate::error::{CommandError, CommandResult};
-use crate::output::{Output, bytes, count};
+use crate::output::{CommandOutput, bytes, count};
 use ctx_core::Identifier;
 use ctx_openapi::{ApiOptions, ApiSettings, ApiState, ApiStatus, Apis, Interface, Spec};
 use ctx_types::{Library, definitions};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Maximum number of skipped operations listed per API.
-const SKIPPED_TOLD_MAX: usize = 10;
+const SKIPPED_SHOWN_MAX: usize = 10;
 
 /// The comment at the beginning of `sdk.d.luau`.
 const HEADER: &str = "\
@@ -55,18 +55,19 @@ pub(crate) struct Generate {
 }
 
 impl Generate {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         let output = global.output();
-        let settings = if self.specs.is_empty() { configured(global)? } else { all_typed(&self.specs)? };
+        let settings =
+            if self.specs.is_empty() { configured_apis(global)? } else { parse_apis(&self.specs)? };
         let options =
             ApiOptions { cache: None, on_change: Arc::new(|| ()), is_trusted: Arc::new(|_, _| true) };
         let apis = Apis::start(settings, &options);
         apis.known().await;
-        let files = tokio::task::spawn_blocking(move || Files::of(&apis, &output)).await;
+        let files = tokio::task::spawn_blocking(move || GeneratedFiles::of(&apis, &output)).await;
         let files = files.map_err(|error| CommandError::new(format!("cannot generate: {error}")))??;
         let written = files.write(&self.output)?;
         let shown: Vec<String> = written.iter().map(|(path, _)| path.display().to_string()).collect();
-        output.answer(&json!({ "functions": files.functions, "files": shown }), || {
+        output.print_result(&json!({ "functions": files.functions, "files": shown }), || {
             let lines = written.iter().map(|(path, size)| format!("{}  {}\n", path.display(), bytes(*size)));
             format!("{}{}\n", lines.collect::<String>(), count(files.functions as u64, "function"))
         })
@@ -74,18 +75,18 @@ impl Generate {
 }
 
 /// The trusted APIs of the workspace.
-fn configured(global: &Global) -> CommandResult<Vec<ApiSettings>> {
+fn configured_apis(global: &GlobalOptions) -> CommandResult<Vec<ApiSettings>> {
     let workspace = global.open_for(&["apis.", "frozen_params"])?;
     let (mut apis, _) = workspace.config.apis(&|_| true);
     if apis.is_empty() {
         let error = CommandError::usage("the workspace has no [apis] that may be used");
         return Err(error.hint("name a description: ctx generate petstore.yaml -o types"));
     }
-    let here = working_directory()?;
+    let working_folder = working_directory()?;
     for api in &mut apis {
         // Relative, so that the generated files do not depend on the location of the workspace.
         if let Spec::File(path) = &api.spec
-            && let Ok(inside) = path.strip_prefix(&here)
+            && let Ok(inside) = path.strip_prefix(&working_folder)
         {
             api.spec = Spec::File(inside.to_owned());
         }
@@ -94,32 +95,32 @@ fn configured(global: &Global) -> CommandResult<Vec<ApiSettings>> {
 }
 
 /// The APIs named on the command line: `name=path`, `name=https://…`, or without a name.
-fn all_typed(specs: &[String]) -> CommandResult<Vec<ApiSettings>> {
+fn parse_apis(specs: &[String]) -> CommandResult<Vec<ApiSettings>> {
     let mut names = HashSet::new();
     let mut settings = Vec::new();
-    for typed in specs {
-        let (name, place) = name_and_spec(typed).map_err(CommandError::usage)?;
+    for argument in specs {
+        let (name, spec) = split_name_and_spec(argument).map_err(CommandError::usage)?;
         let name = Identifier::sanitize(&name);
         if !names.insert(name.clone()) {
             let error = CommandError::usage(format!("two descriptions are called {name}"));
             return Err(error.hint("write another name before one of them: `other=PATH`"));
         }
         // Relative paths stay relative, so that the generated files do not depend on the working directory.
-        let place = Spec::read(place, Path::new(""));
-        let place = place.map_err(|error| CommandError::usage(format!("{name}: {error}")))?;
-        settings.push(ApiSettings::new(name, place));
+        let spec = Spec::read(spec, Path::new(""));
+        let spec = spec.map_err(|error| CommandError::usage(format!("{name}: {error}")))?;
+        settings.push(ApiSettings::new(name, spec));
     }
     Ok(settings)
 }
 
 /// The generated files, in memory.
-struct Files {
+struct GeneratedFiles {
     all: Vec<(PathBuf, Vec<u8>)>,
     functions: usize,
 }
 
-impl Files {
-    fn of(apis: &Apis, output: &Output) -> CommandResult<Self> {
+impl GeneratedFiles {
+    fn of(apis: &Apis, output: &CommandOutput) -> CommandResult<Self> {
         let states = apis.states();
         let failed = states.iter().filter_map(|status| match &status.state {
             ApiState::Failed(reason) => Some(format!("{} cannot be read: {reason}", status.spec)),
@@ -129,7 +130,7 @@ impl Files {
         if !messages.is_empty() {
             return Err(CommandError { messages, ..CommandError::new("") });
         }
-        states.iter().for_each(|status| tell_skipped(status, output));
+        states.iter().for_each(|status| warn_skipped(status, output));
         let mut files = Self { all: Vec::new(), functions: 0 };
         let mut manifest = Manifest::default();
         let mut libraries = Vec::new();
@@ -154,7 +155,7 @@ impl Files {
     fn write(&self, folder: &Path) -> CommandResult<Vec<(PathBuf, u64)>> {
         let write = |(path, bytes): &(PathBuf, Vec<u8>)| {
             let path = folder.join(path);
-            write_whole(&path, bytes)
+            write_atomically(&path, bytes)
                 .map_err(|error| CommandError::new(format!("cannot write {}: {error}", path.display())))?;
             Ok((path, bytes.len() as u64))
         };
@@ -175,11 +176,11 @@ fn all_definitions(libraries: &[Library]) -> String {
     format!("{HEADER}{}{}", hosts.collect::<String>(), definitions(libraries))
 }
 
-fn tell_skipped(status: &ApiStatus, output: &Output) {
-    for (what, why) in status.skipped.iter().take(SKIPPED_TOLD_MAX) {
+fn warn_skipped(status: &ApiStatus, output: &CommandOutput) {
+    for (what, why) in status.skipped.iter().take(SKIPPED_SHOWN_MAX) {
         output.warn(&format!("{}: {what} is left out: {why}", status.name));
     }
-    let more = status.skipped.len().saturating_sub(SKIPPED_TOLD_MAX);
+    let more = status.skipped.len().saturating_sub(SKIPPED_SHOWN_MAX);
     if more > 0 {
         let operations = count(more as u64, "more operation");
         output.warn(&format!(
@@ -190,7 +191,7 @@ fn tell_skipped(status: &ApiStatus, output: &Output) {
 }
 
 /// Writes a file atomically, unless it has this content already.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());
     }
@@ -213,17 +214,17 @@ mod tests {
 
     #[test]
     fn an_api_is_called_as_it_is_typed_or_like_its_file() {
-        for (spec, name, place) in [
+        for (argument, name, spec) in [
             ("pets=specs/petstore.yaml", "pets", "specs/petstore.yaml"),
             ("specs/pet-store.v2.yaml", "pet_store", "specs/pet-store.v2.yaml"),
             ("https://example.com/a/pets.json?key=secret", "pets", "https://example.com/a/pets.json"),
             ("x=https://example.com/openapi.json", "x", "https://example.com/openapi.json"),
             ("specs/a=b.yaml", "a_b", "specs/a=b.yaml"),
         ] {
-            let api = all_typed(&[spec.to_owned()]).unwrap().remove(0);
-            assert_eq!((api.name.as_str(), api.spec.to_string()), (name, place.to_owned()), "{spec}");
+            let api = parse_apis(&[argument.to_owned()]).unwrap().remove(0);
+            assert_eq!((api.name.as_str(), api.spec.to_string()), (name, spec.to_owned()), "{argument}");
         }
-        let error = all_typed(&["https://me:secret@example.com/pets.json".to_owned()]).err().unwrap();
+        let error = parse_apis(&["https://me:secret@example.com/pets.json".to_owned()]).err().unwrap();
         assert!(!error.messages.concat().contains("secret"), "{:?}", error.messages);
     }
 }

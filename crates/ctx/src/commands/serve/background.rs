@@ -1,8 +1,8 @@
 //! Background tasks of a server, for one configuration: update the keyword index, compute embeddings, connect to
 //! upstreams, keep sources fresh, and reload changed scripts.
 
-use crate::commands::filling::Filling;
-use crate::commands::refresh::{Kept, Refresh, Tell};
+use crate::commands::embedding_thread::EmbeddingThread;
+use crate::commands::refresh::{RefreshTasks, SourceRefresh, SyncReporter};
 use crate::scripts::ScriptSet;
 use crate::workspace::Workspace;
 use ctx_core::chain;
@@ -13,27 +13,27 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How often the keyword index is checked while serving.
-const TEND_EVERY: Duration = Duration::from_secs(1);
+const INDEX_CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The background tasks of a server, until its configuration changes.
-pub(super) struct Background {
+pub(super) struct BackgroundTasks {
     pub(super) workspace: Arc<Workspace>,
-    scripts: JoinHandle<ScriptSet>,
-    tending: JoinHandle<()>,
-    filling: Filling,
-    refresh: Option<Refresh>,
+    script_task: JoinHandle<ScriptSet>,
+    index_task: JoinHandle<()>,
+    embedding_thread: EmbeddingThread,
+    refresh: Option<RefreshTasks>,
     stop: CancellationToken,
 }
 
-impl Background {
+impl BackgroundTasks {
     /// Starts all background tasks except the syncs of sources; they run until `shutdown`.
     pub(super) fn start(workspace: Arc<Workspace>, scripts: ScriptSet, shutdown: &CancellationToken) -> Self {
         workspace.start_upstreams();
         let stop = shutdown.child_token();
         Self {
-            scripts: tokio::spawn(scripts.keep_fresh(workspace.composition().clone(), stop.clone())),
-            tending: tokio::spawn(tend(workspace.knowledge.clone(), stop.clone())),
-            filling: Filling::start(workspace.knowledge.clone(), stop.clone()),
+            script_task: tokio::spawn(scripts.keep_fresh(workspace.composition().clone(), stop.clone())),
+            index_task: tokio::spawn(tend_index(workspace.knowledge.clone(), stop.clone())),
+            embedding_thread: EmbeddingThread::start(workspace.knowledge.clone(), stop.clone()),
             refresh: None,
             workspace,
             stop,
@@ -41,23 +41,23 @@ impl Background {
     }
 
     /// Keeps these sources fresh from now on.
-    pub(super) fn refresh(&mut self, sources: Vec<Kept>, tell: &Tell) {
-        self.refresh = Some(Refresh::start(&self.workspace, sources, tell, &self.stop));
+    pub(super) fn refresh(&mut self, sources: Vec<SourceRefresh>, report_event: &SyncReporter) {
+        self.refresh = Some(RefreshTasks::start(&self.workspace, sources, report_event, &self.stop));
     }
 
     /// Stops the background tasks so that those of a new configuration can take over, and returns the loaded scripts. A
     /// running sync or embedding batch ends by itself.
     pub(super) async fn stop(self) -> Option<ScriptSet> {
         self.stop.cancel();
-        self.scripts.await.ok()
+        self.script_task.await.ok()
     }
 
-    /// Stops all background tasks, running scripts and upstream servers; waits at most `patience` for syncs and
+    /// Stops all background tasks, running scripts and upstream servers; waits at most `grace_period` for syncs and
     /// embeddings.
-    pub(super) async fn end(self, patience: Duration) {
+    pub(super) async fn end(self, grace_period: Duration) {
         self.stop.cancel();
-        self.tending.abort();
-        self.scripts.abort();
+        self.index_task.abort();
+        self.script_task.abort();
         self.workspace.end_processes().await;
         let refreshing = async {
             if let Some(refresh) = self.refresh {
@@ -65,8 +65,8 @@ impl Background {
             }
         };
         // A batch may still wait for a slow remote model. Giving up loses nothing: its chunks are embedded later.
-        let work = async { tokio::join!(self.filling.end(), refreshing) };
-        if tokio::time::timeout(patience, work).await.is_err() {
+        let work = async { tokio::join!(self.embedding_thread.end(), refreshing) };
+        if tokio::time::timeout(grace_period, work).await.is_err() {
             tracing::debug!("stopped while vectors were made or a source was synced");
         }
         self.workspace.close();
@@ -75,7 +75,7 @@ impl Background {
 
 /// Raises the limit on open files to its hard limit. Every connection needs a file descriptor and every worker three;
 /// the default soft limit is too low for a server.
-pub(super) fn allow_descriptors() {
+pub(super) fn raise_descriptor_limit() {
     #[cfg(unix)]
     {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -89,14 +89,14 @@ pub(super) fn allow_descriptors() {
 }
 
 /// Lets the keyword index catch up periodically: a sync in another process may have died before it was complete.
-async fn tend(knowledge: Arc<Knowledge>, shutdown: CancellationToken) {
+async fn tend_index(knowledge: Arc<Knowledge>, shutdown: CancellationToken) {
     let mut failed = false;
     while !shutdown.is_cancelled() {
-        let tended = {
+        let result = {
             let knowledge = knowledge.clone();
             tokio::task::spawn_blocking(move || knowledge.tend()).await
         };
-        match tended {
+        match result {
             Ok(Ok(())) => failed = false,
             Ok(Err(error)) if !failed => {
                 failed = true;
@@ -106,7 +106,7 @@ async fn tend(knowledge: Arc<Knowledge>, shutdown: CancellationToken) {
         }
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = tokio::time::sleep(TEND_EVERY) => {}
+            () = tokio::time::sleep(INDEX_CHECK_EVERY) => {}
         }
     }
 }

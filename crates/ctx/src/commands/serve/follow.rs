@@ -2,14 +2,14 @@
 //! switches to the new configuration. After an invalid edit the previous configuration stays in use.
 
 use super::ConfigLoader;
-use super::background::Background;
-use crate::cli::Global;
-use crate::commands::refresh::{Kept, Refresh, Tell};
+use super::background::BackgroundTasks;
+use crate::cli::GlobalOptions;
+use crate::commands::refresh::{RefreshTasks, SourceRefresh, SyncReporter};
 use crate::config::{Replacement, TrustRequest};
 use crate::error::{CommandError, CommandResult};
+use crate::file_version::{FileVersion, file_version};
 use crate::scripts::ScriptSet;
 use crate::trust;
-use crate::version::{Version, version};
 use crate::workspace::Workspace;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,93 +23,93 @@ const POLL_EVERY: Duration = Duration::from_millis(500);
 const TRUST_POLLS: u32 = 4;
 
 /// A served workspace, with its background tasks and the task that reloads its configuration.
-pub(crate) struct Live {
-    task: JoinHandle<Background>,
+pub(crate) struct LiveWorkspace {
+    task: JoinHandle<BackgroundTasks>,
     /// The workspace with its first configuration.
-    opened: Arc<Workspace>,
+    initial_workspace: Arc<Workspace>,
 }
 
 /// How a served workspace loads its configuration again, and where messages go.
-pub(crate) struct Reloading {
+pub(crate) struct ReloadOptions {
     pub(crate) load: ConfigLoader,
-    pub(crate) global: Global,
+    pub(crate) global: GlobalOptions,
     /// Receives the results of syncs.
-    pub(crate) tell: Tell,
+    pub(crate) report_event: SyncReporter,
     /// Receives a line about each reload.
-    pub(crate) say: Arc<dyn Fn(&str) + Send + Sync>,
+    pub(crate) report_reload: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-impl Live {
+impl LiveWorkspace {
     /// Starts the background tasks, and reloads the configuration until `shutdown`. `sources` resolves to the sources
     /// to keep fresh: at once, or after a first sync.
     pub(crate) fn start(
         workspace: Arc<Workspace>,
         scripts: ScriptSet,
-        sources: impl Future<Output = Vec<Kept>> + Send + 'static,
-        reloading: Reloading,
+        sources: impl Future<Output = Vec<SourceRefresh>> + Send + 'static,
+        options: ReloadOptions,
         shutdown: &CancellationToken,
     ) -> Self {
-        let follower = Follower {
+        let watcher = ConfigWatcher {
             seen: workspace.config.files.clone(),
             loaded: workspace.config.files.clone(),
             untrusted: workspace.config.untrusted.clone(),
-            reloading: Reloading { global: reloading.global.without_trust(), ..reloading },
+            options: ReloadOptions { global: options.global.without_trust(), ..options },
             shutdown: shutdown.clone(),
         };
-        let background = Background::start(workspace.clone(), scripts, shutdown);
-        let task = tokio::spawn(follower.follow(background, sources));
-        Self { task, opened: workspace }
+        let background = BackgroundTasks::start(workspace.clone(), scripts, shutdown);
+        let task = tokio::spawn(watcher.run(background, sources));
+        Self { task, initial_workspace: workspace }
     }
 
     /// Stops all background tasks; call it after `shutdown` was cancelled.
-    pub(crate) async fn end(self, patience: Duration) {
-        match tokio::time::timeout(patience, self.task).await {
-            Ok(Ok(background)) => background.end(patience).await,
+    pub(crate) async fn end(self, grace_period: Duration) {
+        match tokio::time::timeout(grace_period, self.task).await {
+            Ok(Ok(background)) => background.end(grace_period).await,
             // The task is in the middle of a reload, or has panicked. All configurations share their processes, so
             // ending those of the first workspace ends all of them.
             _ => {
-                self.opened.end_processes().await;
-                self.opened.close();
+                self.initial_workspace.end_processes().await;
+                self.initial_workspace.close();
             }
         }
     }
 }
 
 /// Polls the files of a configuration, and reloads it.
-struct Follower {
+struct ConfigWatcher {
     /// The file versions at the last poll (`seen`), and those that were last loaded (`loaded`).
-    seen: Vec<(PathBuf, Option<Version>)>,
-    loaded: Vec<(PathBuf, Option<Version>)>,
+    seen: Vec<(PathBuf, Option<FileVersion>)>,
+    loaded: Vec<(PathBuf, Option<FileVersion>)>,
     /// Sections that are left out because the user has not trusted them.
     untrusted: Vec<TrustRequest>,
-    reloading: Reloading,
+    options: ReloadOptions,
     shutdown: CancellationToken,
 }
 
-impl Follower {
-    async fn follow(
+impl ConfigWatcher {
+    async fn run(
         mut self,
-        mut background: Background,
-        sources: impl Future<Output = Vec<Kept>>,
-    ) -> Background {
+        mut background: BackgroundTasks,
+        sources: impl Future<Output = Vec<SourceRefresh>>,
+    ) -> BackgroundTasks {
         let mut sources = std::pin::pin!(sources);
         // Stays true until the first sync is done, or until a reload, which determines the sources anew.
-        let mut awaits_sources = true;
+        let mut is_waiting_for_sources = true;
         for poll in 1_u32.. {
             tokio::select! {
                 () = self.shutdown.cancelled() => break,
-                sources = &mut sources, if awaits_sources => {
-                    awaits_sources = false;
-                    background.refresh(sources, &self.reloading.tell);
+                sources = &mut sources, if is_waiting_for_sources => {
+                    is_waiting_for_sources = false;
+                    background.refresh(sources, &self.options.report_event);
                     continue;
                 }
                 () = tokio::time::sleep(POLL_EVERY) => {}
             }
             let is_edited = self.is_edited().await;
             if is_edited || (poll % TRUST_POLLS == 0 && self.is_trusted_now(&background).await) {
-                let replaced = self.load(&background.workspace).await;
-                if let Some(replacement) = self.accept(replaced, is_edited) {
-                    awaits_sources = false;
+                let loaded = self.load(&background.workspace).await;
+                if let Some(replacement) = self.accept(loaded, is_edited) {
+                    is_waiting_for_sources = false;
                     background = self.reload(background, replacement).await;
                 }
             }
@@ -121,15 +121,16 @@ impl Follower {
     /// middle of writing it.
     async fn is_edited(&mut self) -> bool {
         let paths: Vec<PathBuf> = self.seen.iter().map(|(path, _)| path.clone()).collect();
-        let look = || paths.into_iter().map(|path| (path.clone(), version(&path))).collect::<Vec<_>>();
-        let Ok(now) = spawn_blocking(look).await else { return false };
-        let rests = self.seen == now;
+        let poll_versions =
+            || paths.into_iter().map(|path| (path.clone(), file_version(&path))).collect::<Vec<_>>();
+        let Ok(now) = spawn_blocking(poll_versions).await else { return false };
+        let is_stable = self.seen == now;
         self.seen = now;
-        rests && self.seen != self.loaded
+        is_stable && self.seen != self.loaded
     }
 
     /// Whether the user has meanwhile trusted a section that was left out.
-    async fn is_trusted_now(&self, background: &Background) -> bool {
+    async fn is_trusted_now(&self, background: &BackgroundTasks) -> bool {
         let Some(path) = background.workspace.config.path.clone() else { return false };
         let untrusted = self.untrusted.clone();
         let evaluate = move || trust::evaluate(&path, &untrusted).contains(&true);
@@ -140,7 +141,7 @@ impl Follower {
     async fn load(&mut self, running: &Arc<Workspace>) -> CommandResult<Replacement> {
         self.loaded.clone_from(&self.seen);
         let (load, global, running) =
-            (self.reloading.load.clone(), self.reloading.global.clone(), running.clone());
+            (self.options.load.clone(), self.options.global.clone(), running.clone());
         let replace = move || {
             let config = load(&global)?;
             if (&config.path, &config.root) != (&running.config.path, &running.config.root) {
@@ -171,7 +172,7 @@ impl Follower {
         self.untrusted.clone_from(&config.untrusted);
         if is_edited && !config.untrusted.is_empty() {
             let untrusted = trust::inline_list(&config.untrusted);
-            tracing::warn!("{file} has changed; not trusted: {untrusted}; {}", trust::HOW);
+            tracing::warn!("{file} has changed; not trusted: {untrusted}; {}", trust::TRUST_HINT);
         }
         if !needs_restart.is_empty() {
             let settings = needs_restart.join(", ");
@@ -181,13 +182,13 @@ impl Follower {
     }
 
     /// Switches to another configuration; keeps the previous one if the new one cannot be used.
-    async fn reload(&self, background: Background, replacement: Replacement) -> Background {
+    async fn reload(&self, background: BackgroundTasks, replacement: Replacement) -> BackgroundTasks {
         let Replacement { config, changes, .. } = replacement;
         let changes = Arc::new(changes);
         let file = config.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         let reconfigured = {
             let (before, changes) = (background.workspace.clone(), changes.clone());
-            let additions = self.reloading.global.additions.clone();
+            let additions = self.options.global.additions.clone();
             spawn_blocking(move || before.reconfigured(config, &changes, &additions)).await
         };
         let workspace = match reconfigured {
@@ -226,11 +227,11 @@ impl Follower {
             Err(_) => workspace.load_scripts().await,
         };
         if !changes.is_empty() {
-            (self.reloading.say)(&format!("{file} was loaded again: {changes}"));
+            (self.options.report_reload)(&format!("{file} was loaded again: {changes}"));
         }
-        let sources = Refresh::after(&workspace, &changes);
-        let mut background = Background::start(workspace, scripts, &self.shutdown);
-        background.refresh(sources, &self.reloading.tell);
+        let sources = RefreshTasks::after(&workspace, &changes);
+        let mut background = BackgroundTasks::start(workspace, scripts, &self.shutdown);
+        background.refresh(sources, &self.options.report_event);
         background
     }
 }

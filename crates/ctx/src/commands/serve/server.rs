@@ -1,7 +1,7 @@
 //! The HTTP server of a workspace, with MCP at `/mcp`.
 
-use super::background::allow_descriptors;
-use super::follow::Live;
+use super::background::raise_descriptor_limit;
+use super::follow::LiveWorkspace;
 use super::{mcp_server, until_signal};
 use crate::cli::data_folders;
 use crate::config::Config;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// A server that is bound to its address and not yet running.
-pub(crate) struct Server {
+pub(crate) struct BoundServer {
     listener: TcpListener,
     address: SocketAddr,
     api: Api,
@@ -29,29 +29,29 @@ pub(crate) struct Server {
     record: Option<ServerRecord>,
 }
 
-impl Server {
+impl BoundServer {
     /// Binds to the configured address.
     pub(crate) async fn bind(workspace: &Workspace) -> CommandResult<Self> {
         // Installed before the address is announced: from then on somebody may stop the server by a signal.
         let signals = Signals::listen()?;
-        allow_descriptors();
+        raise_descriptor_limit();
         let config = &workspace.config;
         let settings = &config.settings;
         let bind = &settings.server.bind;
-        let wanted = resolve(config).await?;
+        let requested = resolve(config).await?;
         let oauth = settings.server.oauth.as_ref();
         let token = settings.server.token.as_ref();
-        if let Err(exposed) = UnprotectedServer::check(wanted.ip(), token, oauth.is_some()) {
-            return Err(unprotected_bind_error(config, exposed));
+        if let Err(unprotected) = UnprotectedServer::check(requested.ip(), token, oauth.is_some()) {
+            return Err(unprotected_bind_error(config, unprotected));
         }
-        if !wanted.ip().is_loopback() && oauth.is_some_and(|oauth| !oauth.has_resource()) {
+        if !requested.ip().is_loopback() && oauth.is_some_and(|oauth| !oauth.has_resource()) {
             return Err(CommandError::usage(
                 "`[server.oauth]` does not say how clients reach the server, which is what tokens are meant for",
             )
             .hint("set `server.oauth.resource`, for example to \"https://ctx.example.com/mcp\""));
         }
-        let failed = |error: io::Error| cannot_listen(bind, wanted, &error);
-        let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+        let failed = |error: io::Error| cannot_listen(bind, requested, &error);
+        let listener = TcpListener::bind(requested).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let mut access = settings.access();
         if let Some((host, _)) = bind.rsplit_once(':')
@@ -76,7 +76,7 @@ impl Server {
         let api = Api::new(workspace.catalog.clone(), address, access, settings.http_limits())
             .map_err(|error| CommandError::usage(format!("in [server]: {error}")))?
             .with_mcp(mcp);
-        let record = record(config, address);
+        let record = write_record(config, address);
         Ok(Self { listener, address, api, signals, shutdown, record })
     }
 
@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Serves until a signal, then drains for at most `drain`. A second signal stops at once.
-    pub(crate) async fn run(self, live: Live, drain: Duration) -> CommandResult {
+    pub(crate) async fn run(self, workspace_tasks: LiveWorkspace, drain: Duration) -> CommandResult {
         let Self { listener, api, signals, shutdown, record, .. } = self;
         // A separate task, so that connections never wait for the work of this one.
         let serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
@@ -103,14 +103,14 @@ impl Server {
         let ended = until_signal(serving, signals, &shutdown).await;
         // The background work gets only the rest of the drain timeout; draining connections counts against it.
         let used = stopped_at.await.map_or(Duration::ZERO, |stopped_at| stopped_at.elapsed());
-        live.end(drain.saturating_sub(used)).await;
+        workspace_tasks.end(drain.saturating_sub(used)).await;
         drop(record);
         ended
     }
 }
 
 /// Records the server in the data folder of its workspace. If that fails, a second server cannot say where this one is.
-fn record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
+fn write_record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
     // Without a configuration file there is no workspace: `ctx run` serves its arguments.
     config.path.as_ref()?;
     let server = RunningServer { process: std::process::id(), address, workspace: config.root.clone() };
@@ -122,9 +122,9 @@ fn record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
 
 /// The error for a public bind address without a sufficient token. Its hint contains a new random token to copy; the
 /// configuration file is never written.
-fn unprotected_bind_error(config: &Config, exposed: UnprotectedServer) -> CommandError {
+fn unprotected_bind_error(config: &Config, unprotected: UnprotectedServer) -> CommandError {
     let (key, bind) = (config.bind_key(), &config.settings.server.bind);
-    let error = CommandError::usage(format!("`{key}` = \"{bind}\" {exposed}"));
+    let error = CommandError::usage(format!("`{key}` = \"{bind}\" {unprotected}"));
     let new = generate_token()
         .map_or_else(String::new, |token| format!(" to this new one: \"{}\"", token.expose()));
     error
@@ -134,17 +134,17 @@ fn unprotected_bind_error(config: &Config, exposed: UnprotectedServer) -> Comman
 
 async fn resolve(config: &Config) -> CommandResult<SocketAddr> {
     let (key, bind) = (config.bind_key(), &config.settings.server.bind);
-    let wrong = || {
+    let invalid = || {
         CommandError::usage(format!("`{key}` = \"{bind}\" is not an address and port"))
             .hint("write something like \"127.0.0.1:7331\"")
     };
-    tokio::net::lookup_host(bind).await.map_err(|_| wrong())?.next().ok_or_else(wrong)
+    tokio::net::lookup_host(bind).await.map_err(|_| invalid())?.next().ok_or_else(invalid)
 }
 
-fn cannot_listen(bind: &str, wanted: SocketAddr, error: &io::Error) -> CommandError {
+fn cannot_listen(bind: &str, requested: SocketAddr, error: &io::Error) -> CommandError {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            let holder = data_folders().and_then(|folders| RunningServer::at(&folders, wanted));
+            let holder = data_folders().and_then(|folders| RunningServer::at(&folders, requested));
             let holder = holder.map_or_else(
                 || "another program".to_owned(),
                 |server| {

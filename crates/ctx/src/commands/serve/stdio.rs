@@ -1,9 +1,9 @@
 //! The MCP server on stdin and stdout, for the client that started it.
 
-use super::background::allow_descriptors;
-use super::{ConfigLoader, Live, load_scripts, mcp_server, reloading, until_signal};
-use crate::cli::Global;
-use crate::commands::refresh::Refresh;
+use super::background::raise_descriptor_limit;
+use super::{ConfigLoader, LiveWorkspace, load_scripts, mcp_server, reload_options, until_signal};
+use crate::cli::GlobalOptions;
+use crate::commands::refresh::RefreshTasks;
 use crate::error::CommandResult;
 use crate::signals::Signals;
 use crate::trust::ALL_GROUPS;
@@ -14,14 +14,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Time for background tasks to end after the client has disconnected.
-const PATIENCE: Duration = Duration::from_millis(300);
+const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_millis(300);
 
 /// Serves until the client disconnects. Requests are answered at once, except those that depend on scripts, which wait
 /// until these are loaded.
-pub(super) async fn serve(load: ConfigLoader, global: &Global) -> CommandResult {
+pub(super) async fn serve(load: ConfigLoader, global: &GlobalOptions) -> CommandResult {
     let signals = Signals::listen()?;
-    allow_descriptors();
-    let config = global.load_and_settle(ALL_GROUPS, || load(global))?;
+    raise_descriptor_limit();
+    let config = global.load_with_trust_prompt(ALL_GROUPS, || load(global))?;
     let workspace = Arc::new(global.open_config(config)?);
     if std::io::stdin().is_terminal() {
         global.output().say(
@@ -40,8 +40,14 @@ pub(super) async fn serve(load: ConfigLoader, global: &Global) -> CommandResult 
     let mut live = None;
     let loading = async {
         let scripts = load_scripts(&workspace, &global.output()).await;
-        let sources = std::future::ready(Refresh::of(&workspace));
-        live = Some(Live::start(workspace.clone(), scripts, sources, reloading(load, global), &shutdown));
+        let sources = std::future::ready(RefreshTasks::of(&workspace));
+        live = Some(LiveWorkspace::start(
+            workspace.clone(),
+            scripts,
+            sources,
+            reload_options(load, global),
+            &shutdown,
+        ));
         ready.send_replace(true);
     };
     let serving = until_signal(serving, signals, &shutdown);
@@ -50,9 +56,9 @@ pub(super) async fn serve(load: ConfigLoader, global: &Global) -> CommandResult 
         ended = &mut serving => ended,
         () = loading => serving.await,
     };
-    mcp.drained(PATIENCE).await;
+    mcp.drained(SHUTDOWN_GRACE_PERIOD).await;
     match live {
-        Some(live) => live.end(PATIENCE).await,
+        Some(live) => live.end(SHUTDOWN_GRACE_PERIOD).await,
         None => {
             workspace.end_processes().await;
             workspace.close();

@@ -7,9 +7,9 @@ mod login;
 
 use crate::admin::{
     self, ListUpstreams, ListUpstreamsRequest, ListedUpstream, OperationError, TestUpstream,
-    TestUpstreamRequest, UpstreamDetails, UpstreamStanding, usable_server,
+    TestUpstreamRequest, UpstreamDetails, UpstreamStanding, find_trusted_server,
 };
-use crate::cli::{Global, examples};
+use crate::cli::{GlobalOptions, examples};
 use crate::config::upstream_section;
 use crate::error::CommandResult;
 use crate::output::{count, table};
@@ -27,11 +27,11 @@ use serde_json::{Value, json};
 ]))]
 pub(crate) struct Upstream {
     #[command(subcommand)]
-    action: Action,
+    action: UpstreamAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum UpstreamAction {
     /// Connect to all upstreams and show their state.
     ///
     /// Connects to the servers in `[mcp_servers]`, and reads the descriptions of the APIs in `[apis]`.
@@ -89,25 +89,29 @@ enum Action {
 }
 
 impl Upstream {
-    pub(crate) async fn run(self, global: &Global) -> CommandResult {
+    pub(crate) async fn run(self, global: &GlobalOptions) -> CommandResult {
         match self.action {
-            Action::List => connected(global, async |workspace| list(workspace, global).await).await,
-            Action::Test { name } => {
-                connected(global, async |workspace| test(workspace, name, global).await).await
+            UpstreamAction::List => {
+                with_workspace(global, async |workspace| list(workspace, global).await).await
             }
-            Action::Accept { name } => accept::run(name, global).await,
-            Action::Import(import) => import.run(global),
-            Action::Login { name, no_browser } => {
+            UpstreamAction::Test { name } => {
+                with_workspace(global, async |workspace| test_upstream(workspace, name, global).await).await
+            }
+            UpstreamAction::Accept { name } => accept::run(name, global).await,
+            UpstreamAction::Import(import) => import.run(global),
+            UpstreamAction::Login { name, no_browser } => {
                 let login = async |workspace: &Workspace| {
-                    let written = usable_server(&workspace.config, &name).map_err(OperationError::from)?;
-                    let (name, section) = (Identifier::sanitize(written), upstream_section(written));
+                    let configured_name =
+                        find_trusted_server(&workspace.config, &name).map_err(OperationError::from)?;
+                    let (name, section) =
+                        (Identifier::sanitize(configured_name), upstream_section(configured_name));
                     login::login(workspace, &name, &section, !no_browser, global).await
                 };
-                connected(global, login).await
+                with_workspace(global, login).await
             }
-            Action::Logout { name } => {
+            UpstreamAction::Logout { name } => {
                 let config = global.load()?;
-                let name = usable_server(&config, &name).map_err(OperationError::from)?;
+                let name = find_trusted_server(&config, &name).map_err(OperationError::from)?;
                 login::logout(name, config.settings.mcp_servers[name].url(), global)
             }
         }
@@ -115,18 +119,21 @@ impl Upstream {
 }
 
 /// Opens the workspace with its upstreams, does the work, and stops the servers afterwards.
-async fn connected(global: &Global, work: impl AsyncFnOnce(&Workspace) -> CommandResult) -> CommandResult {
+async fn with_workspace(
+    global: &GlobalOptions,
+    work: impl AsyncFnOnce(&Workspace) -> CommandResult,
+) -> CommandResult {
     let workspace = global.open_for(&["apis.", "frozen_params", "mcp_servers."])?;
-    let done = work(&workspace).await;
+    let result = work(&workspace).await;
     workspace.end_processes().await;
     workspace.close();
-    done
+    result
 }
 
-async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
+async fn list(workspace: &Workspace, global: &GlobalOptions) -> CommandResult {
     let output = global.output();
-    let listed = admin::call::<ListUpstreams>(workspace.catalog.current(), ListUpstreamsRequest {}).await?;
-    let upstreams = &listed.upstreams;
+    let answer = admin::call::<ListUpstreams>(workspace.catalog.current(), ListUpstreamsRequest {}).await?;
+    let upstreams = &answer.upstreams;
     let untrusted =
         upstreams.iter().filter(|upstream| upstream.state == UpstreamStanding::NotTrusted).count();
     if untrusted > 0 {
@@ -141,7 +148,7 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
         );
     }
     let answer = json!({ "upstreams": upstreams.iter().map(as_json).collect::<Vec<_>>() });
-    output.answer(&answer, || {
+    output.print_result(&answer, || {
         let rows = table(&upstreams.iter().map(row).collect::<Vec<_>>());
         let servers = upstreams.iter().filter_map(|upstream| match &upstream.details {
             UpstreamDetails::Mcp { changes, .. } => Some((upstream, changes)),
@@ -154,7 +161,7 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
             warnings.fold(rows, |text, (name, warning)| format!("{text}\nwarning: {name}: {warning}\n"));
         let differing = servers.filter(|(_, changes)| !changes.is_empty());
         differing.fold(rows, |text, (ListedUpstream { name, .. }, changes)| {
-            let changes = changes::shown(changes);
+            let changes = changes::difference_text(changes);
             format!(
                 "{text}\n{name}: its tools are not those that were accepted; `ctx upstream accept {name}` \
                  accepts them\n{changes}"
@@ -163,10 +170,10 @@ async fn list(workspace: &Workspace, global: &Global) -> CommandResult {
     })
 }
 
-async fn test(workspace: &Workspace, name: String, global: &Global) -> CommandResult {
+async fn test_upstream(workspace: &Workspace, name: String, global: &GlobalOptions) -> CommandResult {
     let tested =
         admin::call::<TestUpstream>(workspace.catalog.current(), TestUpstreamRequest { name }).await?;
-    global.output().answer(&as_json(&tested), || {
+    global.output().print_result(&as_json(&tested), || {
         let mut text = match &tested.details {
             UpstreamDetails::Mcp { server, protocol, .. } => {
                 let server = server.as_deref().unwrap_or("a server without a name");
@@ -192,7 +199,7 @@ async fn test(workspace: &Workspace, name: String, global: &Global) -> CommandRe
 
 fn as_json(upstream: &ListedUpstream) -> Value {
     let ListedUpstream { name, reach, warnings, .. } = upstream;
-    let (state, reason) = (word(upstream.state), upstream.problem());
+    let (state, reason) = (state_word(upstream.state), upstream.problem());
     let functions: Vec<&str> = upstream.functions.iter().map(|function| function.name.as_str()).collect();
     match &upstream.details {
         details if upstream.state == UpstreamStanding::NotTrusted => {
@@ -247,11 +254,11 @@ fn row(upstream: &ListedUpstream) -> Vec<String> {
             notes.join(", ")
         }
     };
-    vec![name.clone(), word(upstream.state).to_owned(), notes, reach.clone()]
+    vec![name.clone(), state_word(upstream.state).to_owned(), notes, reach.clone()]
 }
 
 /// The state in words.
-fn word(state: UpstreamStanding) -> &'static str {
+fn state_word(state: UpstreamStanding) -> &'static str {
     match state {
         UpstreamStanding::Connecting => "connecting",
         UpstreamStanding::Reading => "reading",

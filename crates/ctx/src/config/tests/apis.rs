@@ -1,7 +1,7 @@
 //! `[apis.<name>]`, `[frozen_params]`, and APIs from the command line.
 
-use super::super::{Config, TypedAuth};
-use super::{Typed, load, load_typed, problems, requests};
+use super::super::{AuthArgument, Config};
+use super::{CliOverrides, load, load_with_overrides, problems, requests};
 use ctx_core::Secret;
 use ctx_openapi::{ApiLimits, ApiSettings, Credential, Credentials, Spec};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn other(credential: Credential) -> Credentials {
 }
 
 fn shown(config: &Config) -> String {
-    serde_json::to_string(&config.shown()).unwrap()
+    serde_json::to_string(&config.shown_settings()).unwrap()
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn an_api_needs_no_more_than_its_description() {
 }
 
 #[test]
-fn every_key_says_something() {
+fn every_key_has_an_effect() {
     let api = api(
         "base_url = \"https://a/v1\"\nrequest_auth = true\nexpose = true\nproxy = \"http://proxy:3128\"\n\
          headers = { X-Tenant = \"ours\" }\nrate_limit = \"10/s\"\nconcurrency = 3\ntimeout = 7\n",
@@ -58,7 +58,7 @@ fn every_key_says_something() {
 }
 
 #[test]
-fn limits_hold_where_an_api_says_nothing() {
+fn limits_apply_where_an_api_sets_none() {
     let limits = "[limits]\napi_timeout = 5\napi_calls = 6\napi_response_bytes = 7\n";
     let config = load(&format!("{limits}[apis.a]\nspec = \"a\"\n")).unwrap();
     let expected = ApiLimits { call: Duration::from_secs(5), response_bytes: 7, in_flight: 6 };
@@ -133,7 +133,7 @@ fn what_is_to_be_frozen_and_is_not_there_is_an_error() {
 }
 
 #[test]
-fn every_breach_names_its_key() {
+fn every_invalid_key_is_named() {
     let names = "must be the name of a variable like `API_TOKEN`, or a table of such names by scheme";
     for (keys, problem) in [
         ("spc = 1", "3: unknown key `apis.a.spc`; did you mean `spec`?".to_owned()),
@@ -287,7 +287,7 @@ fn what_an_api_would_be_sent_is_told_as_it_is_written_but_for_secrets() {
 }
 
 #[test]
-fn what_may_not_be_used_is_left_out() {
+fn unselected_apis_are_left_out() {
     let config = load("[apis.a]\nspec = \"a\"\n[apis.b]\nspec = \"b\"\n[frozen_params]\nx = 1\n").unwrap();
     let left = |may_run: &dyn Fn(&str) -> bool| {
         config.apis(may_run).0.iter().map(|api| api.name.to_string()).collect::<Vec<_>>()
@@ -295,15 +295,19 @@ fn what_may_not_be_used_is_left_out() {
     assert_eq!(left(&|section| section != "apis.a"), ["b"]);
 }
 
-fn typed(apis: &[&str], auth: &[&str]) -> Typed {
-    let auth = auth.iter().map(|typed| typed.parse::<TypedAuth>().unwrap()).collect();
-    Typed { apis: apis.iter().map(|typed| typed.parse().unwrap()).collect(), auth, ..Typed::default() }
+fn cli_overrides(apis: &[&str], auth: &[&str]) -> CliOverrides {
+    let auth = auth.iter().map(|argument| argument.parse::<AuthArgument>().unwrap()).collect();
+    CliOverrides {
+        apis: apis.iter().map(|argument| argument.parse().unwrap()).collect(),
+        auth,
+        ..CliOverrides::default()
+    }
 }
 
 #[test]
-fn a_typed_api_takes_the_place_of_a_written_one_and_needs_no_trust() {
+fn an_api_argument_replaces_the_section_and_needs_no_trust() {
     let text = "[apis.a]\nspec = \"a.yaml\"\nauth = \"x\"\nexpose = true\n[apis.b]\nspec = \"b.yaml\"\n";
-    let config = load_typed(text, &typed(&["a=https://typed/x.json"], &[])).unwrap();
+    let config = load_with_overrides(text, &cli_overrides(&["a=https://typed/x.json"], &[])).unwrap();
     let apis = apis(&config);
     assert_eq!(apis[0].spec.to_string(), "https://typed/x.json");
     assert!(apis[0].credentials.is_empty() && !apis[0].exposed && apis[0].takes_credentials);
@@ -311,10 +315,12 @@ fn a_typed_api_takes_the_place_of_a_written_one_and_needs_no_trust() {
 }
 
 #[test]
-fn typed_credentials_are_over_written_ones() {
+fn auth_arguments_override_configured_credentials() {
     let text = "[apis.a]\nspec = \"a.yaml\"\nauth = \"x\"\n[apis.b]\nspec = \"b.yaml\"\nauth_env = \"UNSET\"\n\
                 [apis.\"c.d\"]\nspec = \"c.yaml\"\nauth = { old = \"x\" }\n";
-    let config = load_typed(text, &typed(&[], &["a:KEY", "b:SET", "c.d.one:KEY", "c.d.two:SET"])).unwrap();
+    let config =
+        load_with_overrides(text, &cli_overrides(&[], &["a:KEY", "b:SET", "c.d.one:KEY", "c.d.two:SET"]))
+            .unwrap();
     let apis = apis(&config);
     assert_eq!(apis[0].credentials, other(plain("hunter2hunter2")));
     assert_eq!(apis[1].credentials, other(plain("value")));
@@ -325,7 +331,7 @@ fn typed_credentials_are_over_written_ones() {
 }
 
 #[test]
-fn typed_apis_and_credentials_that_make_no_sense_are_told() {
+fn invalid_api_and_auth_arguments_are_refused() {
     let spec = "pets=https://a/b";
     for (apis, auth, problem) in [
         (vec![], vec!["pets:KEY"], "--auth: there is no API `pets`"),
@@ -344,7 +350,7 @@ fn typed_apis_and_credentials_that_make_no_sense_are_told() {
             "typed: `apis.tools`: the name `tools` is taken by what is built in; give it another",
         ),
     ] {
-        let error = load_typed("", &typed(&apis, &auth)).err().unwrap();
+        let error = load_with_overrides("", &cli_overrides(&apis, &auth)).err().unwrap();
         assert_eq!(error.problems, [problem]);
     }
 }

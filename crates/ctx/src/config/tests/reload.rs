@@ -1,7 +1,7 @@
 //! Configurations that replace a running one.
 
 use super::{Config, LoadContext, TRUST_ALL, TrustRequest, load};
-use crate::config::{Located, Typed};
+use crate::config::{CliOverrides, ConfigLocation};
 use std::path::Path;
 
 const NO_TRUST: LoadContext<'static> = LoadContext {
@@ -13,8 +13,9 @@ fn load_untrusted(text: &str) -> Config {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctx.toml");
     std::fs::write(&path, text).unwrap();
-    let located = Located { user: None, workspace: Some(path), root: folder.path().to_owned(), named: true };
-    Config::load(&located, &Typed::default(), NO_TRUST).unwrap()
+    let located =
+        ConfigLocation { user: None, workspace: Some(path), root: folder.path().to_owned(), named: true };
+    Config::load(&located, &CliOverrides::default(), NO_TRUST).unwrap()
 }
 
 const GREET: &str = "[tools.script.greet]\npath = \"greet.lua\"\n";

@@ -1,9 +1,9 @@
 //! Trust requests: which settings of a workspace's file need trust, and that untrusted ones are left out.
 
-use super::{TRUST_ALL, Typed, data_folder, variable};
+use super::{CliOverrides, TRUST_ALL, data_folder, variable};
 use crate::config::isolate::isolate;
-use crate::config::tree::Layer;
-use crate::config::{Config, ConfigError, LoadContext, Located, TrustRequest};
+use crate::config::tree::ConfigLayer;
+use crate::config::{Config, ConfigError, ConfigLocation, LoadContext, TrustRequest};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// A workspace's configuration file, and optionally a user-level one.
 pub(super) struct ConfigFiles {
     folder: TempDir,
-    located: Located,
+    located: ConfigLocation,
 }
 
 impl ConfigFiles {
@@ -20,7 +20,8 @@ impl ConfigFiles {
         let root = folder.path().join("workspace");
         fs::create_dir_all(root.join("docs")).unwrap();
         fs::write(root.join("ctx.toml"), workspace).unwrap();
-        let located = Located { user: None, workspace: Some(root.join("ctx.toml")), root, named: false };
+        let located =
+            ConfigLocation { user: None, workspace: Some(root.join("ctx.toml")), root, named: false };
         Self { folder, located }
     }
 
@@ -40,7 +41,7 @@ impl ConfigFiles {
         is_trusted: &dyn Fn(&Path, &[TrustRequest]) -> Vec<bool>,
     ) -> Result<Config, ConfigError> {
         let context = LoadContext { variables: &variable, data_folder: &data_folder, is_trusted };
-        Config::load(&self.located, &Typed::default(), context)
+        Config::load(&self.located, &CliOverrides::default(), context)
     }
 
     fn untrusted(&self) -> Config {
@@ -48,7 +49,7 @@ impl ConfigFiles {
     }
 
     fn trusted(&self) -> Config {
-        Config::load(&self.located, &Typed::default(), TRUST_ALL).unwrap()
+        Config::load(&self.located, &CliOverrides::default(), TRUST_ALL).unwrap()
     }
 }
 
@@ -131,7 +132,7 @@ fn whatever_reaches_beyond_the_folder_needs_trust_and_is_left_out() {
         assert_eq!(settings.server.bind, "127.0.0.1:7331", "{text}");
         assert!(settings.server.token.is_none() && settings.server.oauth.is_none(), "{text}");
         assert_eq!(config.store_path(), Path::new("/state/ctx/workspaces/x/ctx.sqlite"), "{text}");
-        let shown = format!("{:?}", config.shown());
+        let shown = format!("{:?}", config.shown_settings());
         assert!(!shown.contains("hunter2") && !shown.contains("${"), "{text}: {shown}");
     }
 }
@@ -228,8 +229,8 @@ fn a_workspace_cannot_redirect_credentials_of_the_user_by_other_keys_than_the_ad
         "[apis.a.auth]\ntoken_url = \"https://theirs\"\n",
         "[apis.a]\nproxy = \"http://theirs\"\n",
     ] {
-        let layer = Layer::parse("theirs", theirs).unwrap().table;
-        let mut below = Layer::parse("user", user).unwrap().table;
+        let layer = ConfigLayer::parse("theirs", theirs).unwrap().table;
+        let mut below = ConfigLayer::parse("user", user).unwrap().table;
         let before = below.to_json().to_string().matches("${KEY}").count();
         isolate(&mut below, &layer, &mut Vec::new());
         assert_eq!(below.to_json().to_string().matches("${KEY}").count(), before - 1, "{theirs}");
@@ -249,6 +250,6 @@ fn a_section_over_one_of_the_user_needs_trust_where_that_one_is_outside() {
 fn a_file_that_is_too_large_is_refused() {
     let files = ConfigFiles::new(&"# padding\n".repeat(110_000));
     let context = LoadContext { is_trusted: &|_, _| Vec::new(), ..TRUST_ALL };
-    let error = Config::load(&files.located, &Typed::default(), context).err().unwrap();
+    let error = Config::load(&files.located, &CliOverrides::default(), context).err().unwrap();
     assert!(error.to_string().contains("larger than 1048576 bytes"), "{error}");
 }

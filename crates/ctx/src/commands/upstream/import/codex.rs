@@ -1,15 +1,15 @@
 //! Conversion of servers in Codex's `config.toml`: strings are literal, and secrets are named by their environment
 //! variables.
 
-use super::entry::{Dialect, Section, malformed};
-use super::variables::{escaped, is_variable};
+use super::entry::{SectionDraft, SettingsDialect, malformed};
+use super::variables::{escape_literal, is_variable};
 use serde_json::{Map, Value, json};
 
 /// Special characters of the patterns in `allowed_tools` and `denied_tools`.
 const PATTERN_CHARACTERS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// `[mcp_servers.<name>]` of `~/.codex/config.toml`.
-pub(super) const CODEX: Dialect = Dialect {
+pub(super) const CODEX: SettingsDialect = SettingsDialect {
     keys: &[
         ("command", "command"),
         ("args", "args"),
@@ -30,16 +30,16 @@ pub(super) const CODEX: Dialect = Dialect {
         "startup_timeout_sec",
         "tool_timeout_sec",
     ],
-    convert: escaped,
+    convert: escape_literal,
     convert_other: convert_settings,
 };
 
-fn convert_settings(fields: &Map<String, Value>, section: &mut Section) -> Result<(), String> {
+fn convert_settings(fields: &Map<String, Value>, section: &mut SectionDraft) -> Result<(), String> {
     let key = "env_vars";
-    for entry in list(fields, key)? {
+    for entry in list_of(fields, key)? {
         // Either a name or `{ name = "…", source = "…" }`.
         let name = entry.get("name").unwrap_or(entry);
-        insert_under(section, "env", text(name, key)?, &variable(name, key, "")?);
+        insert_under(section, "env", text_of(name, key)?, &variable(name, key, "")?);
     }
     let key = "env_http_headers";
     match fields.get(key) {
@@ -64,7 +64,7 @@ fn convert_settings(fields: &Map<String, Value>, section: &mut Section) -> Resul
         section.fields.insert("timeout".to_owned(), json!(seconds));
     }
     convert_tools(fields, section)?;
-    let scopes = list(fields, "scopes")?;
+    let scopes = list_of(fields, "scopes")?;
     if !scopes.is_empty() {
         section.fields.insert("oauth".to_owned(), json!({ "scopes": scopes }));
     }
@@ -79,9 +79,9 @@ fn convert_settings(fields: &Map<String, Value>, section: &mut Section) -> Resul
 }
 
 /// Converts the allowed and denied tools: Codex lists names, ctx.toml patterns.
-fn convert_tools(fields: &Map<String, Value>, section: &mut Section) -> Result<(), String> {
+fn convert_tools(fields: &Map<String, Value>, section: &mut SectionDraft) -> Result<(), String> {
     let patterns = |key: &str| -> Result<Vec<String>, String> {
-        list(fields, key)?.iter().map(|name| Ok(pattern(text(name, key)?))).collect()
+        list_of(fields, key)?.iter().map(|name| Ok(pattern(text_of(name, key)?))).collect()
     };
     let (allowed, mut denied) = (patterns("enabled_tools")?, patterns("disabled_tools")?);
     // An empty list allows no tool in Codex; in ctx.toml it would have no effect, so all tools are denied instead.
@@ -98,27 +98,27 @@ fn convert_tools(fields: &Map<String, Value>, section: &mut Section) -> Result<(
 
 /// A pattern that matches only this name.
 fn pattern(name: &str) -> String {
-    let one = |c: char| if PATTERN_CHARACTERS.contains(&c) { format!("[{c}]") } else { c.to_string() };
-    name.chars().map(one).collect()
+    let escaped = |c: char| if PATTERN_CHARACTERS.contains(&c) { format!("[{c}]") } else { c.to_string() };
+    name.chars().map(escaped).collect()
 }
 
 /// A reference to a variable in the syntax of ctx.toml, after `before`. Codex has only the variable's name.
 fn variable(name: &Value, key: &str, before: &str) -> Result<String, String> {
-    let name = text(name, key)?;
+    let name = text_of(name, key)?;
     if !is_variable(name) {
         return Err(format!("`{name}` in its `{key}` is no name of a variable"));
     }
     Ok(format!("{before}${{{name}}}"))
 }
 
-fn insert_under(section: &mut Section, table: &str, name: &str, value: &str) {
+fn insert_under(section: &mut SectionDraft, table: &str, name: &str, value: &str) {
     let table = section.fields.entry(table).or_insert_with(|| json!({}));
     if let Value::Object(pairs) = table {
         pairs.insert(name.to_owned(), json!(value));
     }
 }
 
-fn list<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], String> {
+fn list_of<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], String> {
     match fields.get(key) {
         None => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),
@@ -126,17 +126,17 @@ fn list<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], St
     }
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str, String> {
+fn text_of<'a>(value: &'a Value, key: &str) -> Result<&'a str, String> {
     value.as_str().ok_or_else(|| malformed(key))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::taken;
+    use super::super::entry::convert_server;
     use super::*;
 
     #[test]
-    fn every_setting_that_has_a_counterpart_is_taken() {
+    fn every_setting_with_a_counterpart_is_converted() {
         for (entry, section) in [
             (
                 json!({"command": "x", "args": ["${A}"], "env": {"B": "b"}, "cwd": "/w", "env_vars": ["C", {"name": "D"}]}),
@@ -156,7 +156,7 @@ mod tests {
                 json!({"url": "https://x", "oauth": {"scopes": ["read"]}}),
             ),
         ] {
-            assert_eq!(taken("up", &entry, &CODEX).unwrap().section, section);
+            assert_eq!(convert_server("up", &entry, &CODEX).unwrap().section, section);
         }
     }
 
@@ -164,7 +164,7 @@ mod tests {
     fn settings_without_a_counterpart_are_named() {
         let entry = json!({"command": "x", "args": ["${A}"], "startup_timeout_sec": 5, "required": true, "tools": {}});
         assert_eq!(
-            taken("up", &entry, &CODEX).unwrap().notes,
+            convert_server("up", &entry, &CODEX).unwrap().notes,
             [
                 "`${A}` is no variable in that file, and is taken as it stands",
                 "not taken: startup_timeout_sec; `upstream_start_timeout` in [limits] is for all servers together",
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_cannot_be_taken_says_why() {
+    fn an_entry_that_cannot_be_converted_has_a_reason() {
         for (entry, why) in [
             (json!({"command": "x", "enabled": false}), "it is disabled"),
             (
@@ -191,7 +191,7 @@ mod tests {
                 "`a b` in its `bearer_token_env_var` is no name of a variable",
             ),
         ] {
-            assert_eq!(taken("up", &entry, &CODEX).unwrap_err(), why);
+            assert_eq!(convert_server("up", &entry, &CODEX).unwrap_err(), why);
         }
     }
 }

@@ -4,21 +4,21 @@ mod codex;
 mod entry;
 mod variables;
 
-use super::super::connect::edit::{Addition, Edit, EditError, Format, edit_all};
-use super::super::connect::{file, own_url};
-use crate::cli::{Global, examples, variable};
+use super::super::connect::edit::{EditError, EditOutcome, NewEntry, SettingsFormat, edit_all};
+use super::super::connect::{own_url, settings_file};
+use crate::cli::{GlobalOptions, examples, variable};
 use crate::config::{Config, check_upstream};
 use crate::error::{CommandError, CommandResult};
-use crate::output::Output;
+use crate::output::CommandOutput;
 use ctx_core::Identifier;
-use entry::Dialect;
+use entry::SettingsDialect;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 /// The table of MCP servers in ctx.toml.
-const KEY: &str = "mcp_servers";
+const SERVERS_KEY: &str = "mcp_servers";
 /// The paths of keys under which clients keep their servers.
-const PLACES: [&[&str]; 4] = [&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp_servers"]];
+const SERVER_KEY_PATHS: [&[&str]; 4] = [&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp_servers"]];
 /// Loopback and wildcard hosts that stand for this machine, as they occur in a URL.
 const LOCAL_HOSTS: [&str; 3] = ["://localhost:", "://[::1]:", "://0.0.0.0:"];
 
@@ -42,17 +42,17 @@ pub(crate) struct Import {
 
 /// The servers of a file: those to add, those to leave out, and messages about them.
 #[derive(Default)]
-struct Plan {
+struct ImportPlan {
     /// Names and sections of the servers to add.
     added: Vec<(String, Value)>,
     /// Names of the servers to leave out, with the reasons.
-    left: Vec<(String, String)>,
+    skipped: Vec<(String, String)>,
     notes: Vec<String>,
     hints: Vec<String>,
 }
 
 impl Import {
-    pub(crate) fn run(self, global: &Global) -> CommandResult {
+    pub(crate) fn run(self, global: &GlobalOptions) -> CommandResult {
         let output = global.output();
         let config = global.load()?;
         config.warnings.iter().for_each(|warning| output.warn(warning));
@@ -60,40 +60,43 @@ impl Import {
             return Err(CommandError::usage("there is no workspace here"));
         };
         let is_toml = self.file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
-        let (format, dialect) =
-            if is_toml { (Format::Toml, codex::CODEX) } else { (Format::Json, entry::EDITORS) };
+        let (format, dialect) = if is_toml {
+            (SettingsFormat::Toml, codex::CODEX)
+        } else {
+            (SettingsFormat::Json, entry::EDITORS)
+        };
         let source = read(&self.file, format)?;
         let servers = servers(&source).ok_or_else(|| {
             CommandError::usage(format!("{} has no servers", self.file.display()))
                 .hint("they are looked for under `mcpServers`, `servers` and `mcp_servers`")
         })?;
-        let plan = Plan::make(servers, &dialect, &config, &read(target, Format::Toml)?);
-        plan.tell(&output);
-        let additions: Vec<Addition<'_>> =
-            plan.added.iter().map(|(name, entry)| Addition { key: KEY, name, entry }).collect();
-        let text = match edit_all(Format::Toml, "", &additions) {
-            Ok(Edit::Added(text) | Edit::Replaced(text)) => text,
-            Ok(Edit::None) => String::new(),
+        let plan = ImportPlan::new(servers, &dialect, &config, &read(target, SettingsFormat::Toml)?);
+        plan.print_notes(&output);
+        let new_entries: Vec<NewEntry<'_>> =
+            plan.added.iter().map(|(name, entry)| NewEntry { key: SERVERS_KEY, name, entry }).collect();
+        let text = match edit_all(SettingsFormat::Toml, "", &new_entries) {
+            Ok(EditOutcome::Added(text) | EditOutcome::Replaced(text)) => text,
+            Ok(EditOutcome::Unchanged) => String::new(),
             Err(error) => return Err(CommandError::new(format!("the sections cannot be written: {error}"))),
         };
         let names: Vec<&str> = plan.added.iter().map(|(name, _)| name.as_str()).collect();
-        let left: Vec<Value> =
-            plan.left.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect();
+        let skipped: Vec<Value> =
+            plan.skipped.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect();
         let mut answer = json!({
             "file": target,
             "added": names,
-            "left_out": left,
+            "left_out": skipped,
             "notes": plan.notes,
             "hints": plan.hints,
             "sections": text,
         });
         if self.dry_run {
-            return output.answer(&answer, || text);
+            return output.print_result(&answer, || text);
         }
-        let written = file::write(target, Format::Toml, &additions, true)?;
+        let written = settings_file::write(target, SettingsFormat::Toml, &new_entries, true)?;
         answer["backup"] = json!(written.backup);
         let shown = target.display();
-        output.answer(&answer, || match &written.backup {
+        output.print_result(&answer, || match &written.backup {
             None => format!("nothing was added to {shown}"),
             Some(backup) => {
                 format!("added {} to {shown}\nwhat it was is in {}", names.join(", "), backup.display())
@@ -106,62 +109,62 @@ impl Import {
     }
 }
 
-impl Plan {
-    fn make(
+impl ImportPlan {
+    fn new(
         servers: &Map<String, Value>,
-        dialect: &Dialect,
+        dialect: &SettingsDialect,
         config: &Config,
-        written: &Map<String, Value>,
+        current: &Map<String, Value>,
     ) -> Self {
         let mut plan = Self::default();
-        let there = written.get(KEY).and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let configured = current.get(SERVERS_KEY).and_then(Value::as_object).into_iter().flat_map(Map::keys);
         // Includes servers of the user-level file: two sections with the same name would be merged.
-        let known = there.chain(config.settings.mcp_servers.keys());
-        let mut taken: Vec<String> = known.cloned().collect();
+        let known = configured.chain(config.settings.mcp_servers.keys());
+        let mut known_names: Vec<String> = known.cloned().collect();
         for (name, entry) in servers {
-            if let Err(reason) = plan.consider(name, entry, dialect, &mut taken, config) {
-                plan.left.push((name.clone(), reason));
+            if let Err(reason) = plan.add_server(name, entry, dialect, &mut known_names, config) {
+                plan.skipped.push((name.clone(), reason));
             }
         }
         plan
     }
 
-    fn consider(
+    fn add_server(
         &mut self,
         name: &str,
         entry: &Value,
-        dialect: &Dialect,
-        taken: &mut Vec<String>,
+        dialect: &SettingsDialect,
+        known_names: &mut Vec<String>,
         config: &Config,
     ) -> Result<(), String> {
         if name.is_empty() {
             return Err("it has no name".to_owned());
         }
-        if taken.iter().any(|taken| taken == name) {
-            return Err(format!("there is a [{KEY}.{name}] already, which stays as it is"));
+        if known_names.iter().any(|known| known == name) {
+            return Err(format!("there is a [{SERVERS_KEY}.{name}] already, which stays as it is"));
         }
-        if let Some(alike) =
-            taken.iter().find(|taken| Identifier::sanitize(taken) == Identifier::sanitize(name))
+        if let Some(similar) =
+            known_names.iter().find(|known| Identifier::sanitize(known) == Identifier::sanitize(name))
         {
-            return Err(format!("scripts could not tell it from `{alike}`"));
+            return Err(format!("scripts could not tell it from `{similar}`"));
         }
-        if is_ours(entry, config) {
+        if is_this_program(entry, config) {
             return Err("it is ctx itself".to_owned());
         }
-        let entry::Taken { section, notes, hints } = entry::taken(name, entry, dialect)?;
+        let entry::ConvertedServer { section, notes, hints } = entry::convert_server(name, entry, dialect)?;
         let unset = check_upstream(name, &section, &variable).map_err(|problems| problems.join("; "))?;
         let unset =
             unset.into_iter().map(|variable| format!("needs the variable {variable}, which is not set"));
-        let told = |line: String| format!("{name}: {line}");
-        self.notes.extend(notes.into_iter().chain(unset).map(told));
-        self.hints.extend(hints.into_iter().map(told));
+        let with_name = |line: String| format!("{name}: {line}");
+        self.notes.extend(notes.into_iter().chain(unset).map(with_name));
+        self.hints.extend(hints.into_iter().map(with_name));
         self.added.push((name.to_owned(), section));
-        taken.push(name.to_owned());
+        known_names.push(name.to_owned());
         Ok(())
     }
 
-    fn tell(&self, output: &Output) {
-        for (name, reason) in &self.left {
+    fn print_notes(&self, output: &CommandOutput) {
+        for (name, reason) in &self.skipped {
             output.say(&format!("{name} is left out: {reason}"));
         }
         self.notes.iter().for_each(|note| output.warn(note));
@@ -170,12 +173,12 @@ impl Plan {
 }
 
 /// Parses a file.
-fn read(path: &Path, format: Format) -> CommandResult<Map<String, Value>> {
+fn read(path: &Path, format: SettingsFormat) -> CommandResult<Map<String, Value>> {
     let shown = path.display();
-    let before =
-        file::read(path).map_err(|error| CommandError::usage(format!("cannot read {shown}: {error}")))?;
+    let before = settings_file::read(path)
+        .map_err(|error| CommandError::usage(format!("cannot read {shown}: {error}")))?;
     let before = before.ok_or_else(|| CommandError::usage(format!("there is no file {shown}")))?;
-    format.read(&before.text).map_err(|error| {
+    format.parse(&before.text).map_err(|error| {
         CommandError::usage(match error {
             EditError::Syntax { .. } => format!("{shown}:{error}"),
             other => format!("{shown}: {other}"),
@@ -184,29 +187,30 @@ fn read(path: &Path, format: Format) -> CommandResult<Map<String, Value>> {
 }
 
 fn servers(source: &Map<String, Value>) -> Option<&Map<String, Value>> {
-    PLACES.iter().find_map(|path| {
+    SERVER_KEY_PATHS.iter().find_map(|path| {
         let (first, rest) = path.split_first()?;
         rest.iter().try_fold(source.get(*first)?, |value, key| value.get(key))?.as_object()
     })
 }
 
 /// Whether an entry is this program itself: as its own upstream it would call itself.
-fn is_ours(entry: &Value, config: &Config) -> bool {
+fn is_this_program(entry: &Value, config: &Config) -> bool {
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
     if let Some(url) = text("url") {
-        let plain = |url: &str| {
+        let normalized = |url: &str| {
             let local =
                 LOCAL_HOSTS.iter().fold(url.to_owned(), |url, host| url.replace(host, "://127.0.0.1:"));
             local.trim_end_matches('/').to_owned()
         };
-        return own_url(config).is_some_and(|own| plain(&own) == plain(url));
+        return own_url(config).is_some_and(|own| normalized(&own) == normalized(url));
     }
     let Some(command) = text("command") else { return false };
     let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().to_lowercase());
     // The path may be one of another operating system, so it is split at both separators.
-    let called = stem(Path::new(command.rsplit(['/', '\\']).next().unwrap_or_default()));
-    let running = std::env::current_exe().ok().and_then(|program| stem(&program));
-    let is_program = called.as_deref() == Some("ctx") || (called.is_some() && called == running);
+    let command_stem = stem(Path::new(command.rsplit(['/', '\\']).next().unwrap_or_default()));
+    let program_stem = std::env::current_exe().ok().and_then(|program| stem(&program));
+    let is_program =
+        command_stem.as_deref() == Some("ctx") || (command_stem.is_some() && command_stem == program_stem);
     let arguments: Vec<&str> =
         entry.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     is_program && arguments.windows(2).any(|pair| pair == ["serve", "mcp"])

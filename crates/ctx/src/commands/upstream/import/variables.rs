@@ -1,30 +1,30 @@
 //! Converts variable references of editors (`${env:NAME}`, `${input:id}` and others) to those of ctx.toml (`${NAME}`).
 
 /// Converts a string of an editor's settings to the syntax of ctx.toml; adds notes for the user.
-pub(super) fn converted(text: &str, notes: &mut Vec<String>) -> String {
-    let mut ours = String::with_capacity(text.len());
+pub(super) fn convert_variables(text: &str, notes: &mut Vec<String>) -> String {
+    let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         let (before, from) = rest.split_at(start);
-        ours.push_str(before);
+        expanded.push_str(before);
         // After another `$`, ctx.toml has no syntax for a variable.
         let variable = from[2..].split_once('}').filter(|_| !before.ends_with('$'));
         match variable.and_then(|(inside, after)| Some((variable_of(inside, notes)?, after))) {
             Some((variable, after)) => {
-                ours.push_str(&variable);
+                expanded.push_str(&variable);
                 rest = after;
             }
             None => {
-                ours.push_str("$${");
+                expanded.push_str("$${");
                 rest = &from[2..];
             }
         }
     }
-    ours + rest
+    expanded + rest
 }
 
 /// Escapes a literal string for ctx.toml, where `${NAME}` would be a variable; adds notes for the user.
-pub(super) fn escaped(text: &str, notes: &mut Vec<String>) -> String {
+pub(super) fn escape_literal(text: &str, notes: &mut Vec<String>) -> String {
     for after in text.split("${").skip(1) {
         if let Some((name, _)) = after.split_once('}').filter(|(name, _)| is_variable(name)) {
             notes.push(format!("`${{{name}}}` is no variable in that file, and is taken as it stands"));
@@ -36,7 +36,7 @@ pub(super) fn escaped(text: &str, notes: &mut Vec<String>) -> String {
 /// The replacement of `${inside}` in ctx.toml; `None` if it is no variable.
 fn variable_of(inside: &str, notes: &mut Vec<String>) -> Option<String> {
     if let Some(input) = inside.strip_prefix("input:") {
-        let variable = variable_named(input);
+        let variable = to_variable_name(input);
         notes.push(format!("the editor asks for `{input}`; set the variable {variable} instead"));
         return Some(format!("${{{variable}}}"));
     }
@@ -66,22 +66,22 @@ pub(super) fn is_variable(name: &str) -> bool {
 }
 
 /// Derives the name of an environment variable from another name.
-pub(super) fn variable_named(called: &str) -> String {
+pub(super) fn to_variable_name(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    let name: String = called.chars().map(plain).collect();
+    let name: String = text.chars().map(plain).collect();
     if is_variable(&name) { name } else { format!("_{name}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::expanded;
+    use crate::config::expand_variables;
     use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
-    fn variables_become_ours() {
-        for (theirs, ours) in [
+    fn editor_variables_are_converted() {
+        for (theirs, expanded) in [
             ("plain $HOME {}", "plain $HOME {}"),
             ("Bearer ${env:TOKEN}", "Bearer ${TOKEN}"),
             ("${TOKEN}-${TOKEN:-none}", "${TOKEN}-${TOKEN:-none}"),
@@ -93,14 +93,14 @@ mod tests {
             ("${command:x}", "$${command:x}"),
             ("$${TOKEN}", "$$${TOKEN}"),
         ] {
-            assert_eq!(converted(theirs, &mut Vec::new()), ours, "{theirs}");
+            assert_eq!(convert_variables(theirs, &mut Vec::new()), expanded, "{theirs}");
         }
     }
 
     #[test]
-    fn what_editors_ask_for_is_told() {
+    fn unsupported_variables_are_reported() {
         let mut notes = Vec::new();
-        converted("${input:key} ${command:pick} ${env:A} ${x y}", &mut notes);
+        convert_variables("${input:key} ${command:pick} ${env:A} ${x y}", &mut notes);
         assert_eq!(
             notes,
             [
@@ -112,13 +112,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_means_what_it_meant(parts in prop::collection::vec("\\$|\\{|\\}|\\$\\{|[a-b]|\\$\\{A\\}|\\$\\{1\\}| ", 0..12)) {
+        fn converted_text_has_the_same_meaning(parts in prop::collection::vec("\\$|\\{|\\}|\\$\\{|[a-b]|\\$\\{A\\}|\\$\\{1\\}| ", 0..12)) {
             let theirs = parts.concat();
-            let ours = converted(&theirs, &mut Vec::new());
+            let expanded = convert_variables(&theirs, &mut Vec::new());
             let itself = |name: &str| Some(format!("${{{name}}}"));
-            prop_assert_eq!(expanded(json!(ours), &itself), Ok(json!(&theirs)));
-            let literal = escaped(&theirs, &mut Vec::new());
-            prop_assert_eq!(expanded(json!(literal), &|_: &str| None), Ok(json!(theirs)));
+            prop_assert_eq!(expand_variables(json!(expanded), &itself), Ok(json!(&theirs)));
+            let literal = escape_literal(&theirs, &mut Vec::new());
+            prop_assert_eq!(expand_variables(json!(literal), &|_: &str| None), Ok(json!(theirs)));
         }
     }
 }

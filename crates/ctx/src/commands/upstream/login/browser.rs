@@ -8,15 +8,15 @@ const VARIABLE: &str = "BROWSER";
 
 /// Opens an address, without waiting for the browser.
 pub(super) fn open(url: &str) -> io::Result<()> {
-    let chosen = std::env::var(VARIABLE).unwrap_or_default();
-    let mut words = chosen.split_whitespace();
+    let configured = std::env::var(VARIABLE).unwrap_or_default();
+    let mut words = configured.split_whitespace();
     let mut command = match words.next() {
         Some(program) => {
             let mut command = Command::new(program);
             command.args(words);
             command
         }
-        None => system(),
+        None => default_opener(),
     };
     let mut child =
         command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -26,18 +26,18 @@ pub(super) fn open(url: &str) -> io::Result<()> {
 }
 
 #[cfg(target_os = "macos")]
-fn system() -> Command {
+fn default_opener() -> Command {
     Command::new("open")
 }
 
 #[cfg(windows)]
-fn system() -> Command {
+fn default_opener() -> Command {
     let mut command = Command::new("rundll32");
     command.arg("url.dll,FileProtocolHandler");
     command
 }
 
 #[cfg(not(any(target_os = "macos", windows)))]
-fn system() -> Command {
+fn default_opener() -> Command {
     Command::new("xdg-open")
 }

@@ -3,7 +3,7 @@
 mod browser;
 mod redirect;
 
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::error::{CommandError, CommandResult};
 use crate::logins;
 use crate::output::count;
@@ -11,7 +11,7 @@ use crate::signals::Signals;
 use crate::workspace::Workspace;
 use ctx_core::Identifier;
 use ctx_mcp::{LoginError, forget_login};
-use redirect::Redirect;
+use redirect::RedirectListener;
 use serde_json::json;
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ pub(super) async fn login(
     workspace: &Workspace,
     name: &Identifier,
     section: &str,
-    with_browser: bool,
-    global: &Global,
+    open_browser: bool,
+    global: &GlobalOptions,
 ) -> CommandResult {
     let output = global.output();
     // The server's 401 response, which this connection provokes, names the authorization server.
     let upstreams = &workspace.connect_some_upstreams(&|wanted| wanted == section).await.servers;
     let mut signals = Signals::listen()?;
     let logging_in = async {
-        let redirect = Redirect::listen()
+        let redirect = RedirectListener::listen()
             .await
             .map_err(|error| CommandError::new(format!("cannot wait for the answer: {error}")))?;
         let login = upstreams.login(name, redirect.url()).await.map_err(|error| {
@@ -40,10 +40,11 @@ pub(super) async fn login(
             ))
         })?;
         output.say(&format!("log in at {} to let ctx use {name}:\n  {}", login.issuer(), login.url()));
-        if with_browser && let Err(problem) = browser::open(login.url()) {
+        if open_browser && let Err(problem) = browser::open(login.url()) {
             output.say(&format!("no browser can be opened ({problem}); open the address in one"));
         }
-        let answer = tokio::time::timeout(LOGIN_MAX, redirect.answer(|query| login.is_answered_by(query)));
+        let answer =
+            tokio::time::timeout(LOGIN_MAX, redirect.wait_for_response(|query| login.is_answered_by(query)));
         let answer = answer.await.map_err(|_| {
             CommandError::new(format!("nobody logged in within {} minutes", LOGIN_MAX.as_secs() / 60))
         })?;
@@ -53,26 +54,26 @@ pub(super) async fn login(
         })
     };
     tokio::select! {
-        done = logging_in => done?,
+        result = logging_in => result?,
         exit = signals.next_exit() => {
             return Err(CommandError { exit, ..CommandError::new("given up; nothing was changed") });
         }
     }
     let tools = upstreams.states().first().map_or(0, |status| status.tools);
-    output.answer(&json!({ "name": name.as_str(), "tools": tools }), || {
+    output.print_result(&json!({ "name": name.as_str(), "tools": tools }), || {
         format!("✓ logged in; {name} has {}\n", count(tools as u64, "tool"))
     })
 }
 
 /// Deletes the OAuth tokens of a server.
-pub(super) fn logout(name: &str, url: Option<&str>, global: &Global) -> CommandResult {
+pub(super) fn logout(name: &str, url: Option<&str>, global: &GlobalOptions) -> CommandResult {
     let forgotten = match (url, logins::store()) {
         (Some(url), Some(store)) => {
             forget_login(&*store, url).map_err(|error| CommandError::new(error.to_string()))?
         }
         _ => false,
     };
-    global.output().answer(&json!({ "name": name, "forgotten": forgotten }), || match forgotten {
+    global.output().print_result(&json!({ "name": name, "forgotten": forgotten }), || match forgotten {
         true => format!("✓ the login at {name} is forgotten\n"),
         false => format!("you were not logged in at {name}\n"),
     })

@@ -15,16 +15,16 @@ const HEAD_MAX: usize = 16 << 10;
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of requests read concurrently.
 const CONNECTIONS_MAX: usize = 16;
-const DONE: &str = "You are back at ctx, which goes on in its terminal. This window can be closed.";
-const NOT_IT: &str = "This is not the answer that is waited for here.";
+const DONE_PAGE: &str = "You are back at ctx, which goes on in its terminal. This window can be closed.";
+const UNEXPECTED_REQUEST_PAGE: &str = "This is not the answer that is waited for here.";
 
 /// A listener for the authorization response.
-pub(super) struct Redirect {
+pub(super) struct RedirectListener {
     listener: TcpListener,
     url: String,
 }
 
-impl Redirect {
+impl RedirectListener {
     /// Listens on any free loopback port.
     pub(super) async fn listen() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -37,7 +37,7 @@ impl Redirect {
     }
 
     /// Waits for the authorization response, and returns its query. Other requests get a 404.
-    pub(super) async fn answer(self, is_answer: impl Fn(&str) -> bool) -> String {
+    pub(super) async fn wait_for_response(self, is_response: impl Fn(&str) -> bool) -> String {
         let mut reading = FuturesUnordered::new();
         loop {
             tokio::select! {
@@ -48,8 +48,11 @@ impl Redirect {
                 }
                 Some(read) = reading.next(), if !reading.is_empty() => {
                     let Ok(Ok((stream, head))) = read else { continue };
-                    let query = query(&head).filter(|query| is_answer(query));
-                    let page = if query.is_some() { page("200 OK", DONE) } else { page("404 Not Found", NOT_IT) };
+                    let query = query(&head).filter(|query| is_response(query));
+                    let page = match query {
+                        Some(_) => page("200 OK", DONE_PAGE),
+                        None => page("404 Not Found", UNEXPECTED_REQUEST_PAGE),
+                    };
                     // The browser may have closed the connection: the page is only a courtesy.
                     let _ = timeout(EXCHANGE_MAX, write(stream, &page)).await;
                     if let Some(query) = query {
@@ -107,10 +110,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_answer_ends_the_wait_and_idle_connections_do_not_hold_it_up() {
-        let redirect = Redirect::listen().await.unwrap();
+    async fn only_the_authorization_response_ends_the_wait() {
+        let redirect = RedirectListener::listen().await.unwrap();
         let url = redirect.url().to_owned();
-        let waiting = tokio::spawn(redirect.answer(|query| query == "state=right"));
+        let waiting = tokio::spawn(redirect.wait_for_response(|query| query == "state=right"));
         let address = url.trim_start_matches("http://").trim_end_matches(PATH).to_owned();
         let _idle = TcpStream::connect(address).await.unwrap();
         for other in ["GET /favicon.ico", "GET /callback?state=wrong", "POST /callback?state=right", "x"] {

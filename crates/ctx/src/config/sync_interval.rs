@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 /// Bounds of the interval. To react faster, a source is watched.
-const SHORTEST: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+const INTERVAL_MIN: Duration = Duration::from_secs(10);
+const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// Units with their length in seconds, largest first.
 const UNITS: [(&str, u64); 4] = [("d", 24 * 60 * 60), ("h", 60 * 60), ("m", 60), ("s", 1)];
 
@@ -15,15 +15,15 @@ const UNITS: [(&str, u64); 4] = [("d", 24 * 60 * 60), ("h", 60 * 60), ("m", 60),
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
-pub(crate) struct Every(Duration);
+pub(crate) struct SyncInterval(Duration);
 
-impl Every {
+impl SyncInterval {
     pub(crate) fn duration(self) -> Duration {
         self.0
     }
 }
 
-impl TryFrom<String> for Every {
+impl TryFrom<String> for SyncInterval {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -38,18 +38,18 @@ impl TryFrom<String> for Every {
     }
 }
 
-impl TryFrom<Duration> for Every {
+impl TryFrom<Duration> for SyncInterval {
     type Error = String;
 
     fn try_from(duration: Duration) -> Result<Self, String> {
-        match (SHORTEST..=LONGEST).contains(&duration) {
+        match (INTERVAL_MIN..=INTERVAL_MAX).contains(&duration) {
             true => Ok(Self(duration)),
-            false => Err(format!("must be between {} and {}", Self(SHORTEST), Self(LONGEST))),
+            false => Err(format!("must be between {} and {}", Self(INTERVAL_MIN), Self(INTERVAL_MAX))),
         }
     }
 }
 
-impl fmt::Display for Every {
+impl fmt::Display for SyncInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         let (letter, size) =
@@ -62,12 +62,12 @@ impl fmt::Display for Every {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Every, String> {
-        Every::try_from(text.to_owned())
+    fn parse(text: &str) -> Result<SyncInterval, String> {
+        SyncInterval::try_from(text.to_owned())
     }
 
     #[test]
-    fn every_unit_is_understood_and_shown_in_the_largest_that_fits() {
+    fn every_unit_is_parsed_and_shown_in_the_largest_that_fits() {
         for (text, seconds, shown) in [
             ("30s", 30, "30s"),
             ("15m", 900, "15m"),
@@ -76,14 +76,18 @@ mod tests {
             ("90s", 90, "90s"),
             ("366d", 31_622_400, "366d"),
         ] {
-            let every = parse(text).unwrap();
-            assert_eq!((every.duration().as_secs(), every.to_string().as_str()), (seconds, shown), "{text}");
-            assert_eq!(parse(shown), Ok(every));
+            let interval = parse(text).unwrap();
+            assert_eq!(
+                (interval.duration().as_secs(), interval.to_string().as_str()),
+                (seconds, shown),
+                "{text}"
+            );
+            assert_eq!(parse(shown), Ok(interval));
         }
     }
 
     #[test]
-    fn what_is_no_time_or_out_of_bounds_is_refused() {
+    fn invalid_or_out_of_range_intervals_are_refused() {
         for text in ["", "m", "15", "15 minutes", "-5m", "1.5h", "1h30m", "99999999999999999999d", "5w"] {
             assert!(parse(text).unwrap_err().contains("is no time"), "{text}");
         }

@@ -48,7 +48,7 @@ impl From<OperationError> for CommandError {
 }
 
 /// Converts the error of a command into that of an operation.
-pub(super) fn refused(error: CommandError) -> ToolError {
+pub(super) fn to_tool_error(error: CommandError) -> ToolError {
     let kind = match error.exit {
         Exit::Usage => ErrorKind::BadRequest,
         Exit::Busy => ErrorKind::Overloaded,
@@ -69,10 +69,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_failure_of_a_command_is_the_same_after_the_door() {
+    fn a_command_error_survives_the_call_through_the_catalog() {
         for exit in [Exit::Failure, Exit::Usage, Exit::Busy, Exit::Interrupted] {
             let error = CommandError { exit, ..CommandError::new("no").hint("wait").hint("try again") };
-            let after = CommandError::from(OperationError(refused(error)));
+            let after = CommandError::from(OperationError(to_tool_error(error)));
             assert_eq!((after.exit, after.messages), (exit, vec!["no".to_owned()]));
             assert_eq!(after.hints, ["wait", "try again"]);
         }

@@ -1,14 +1,14 @@
 //! APIs and credentials from the command line: `petstore=spec.yaml`, and `--auth petstore:VARIABLE`.
 
-use super::apis::{is_variable, section_of};
-use super::tree::{Leaf, Node, Origin, Table};
-use super::{ConfigError, Variables};
+use super::apis::{api_section, is_variable};
+use super::tree::{ConfigLeaf, ConfigNode, ConfigTable, SettingOrigin};
+use super::{ConfigError, VariableLookup};
 use ctx_core::{Identifier, nearest};
 use serde_json::{Value, json};
 use std::str::FromStr;
 
 /// Generic words in the names of files and hosts, which do not identify an API.
-const EMPTY_WORDS: [&str; 24] = [
+const GENERIC_WORDS: [&str; 24] = [
     "api",
     "apis",
     "api-docs",
@@ -37,17 +37,17 @@ const EMPTY_WORDS: [&str; 24] = [
 
 /// An API in the form of the command line: `name=path`, `name=https://…`, or either without a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TypedApi {
+pub(crate) struct ApiArgument {
     pub(super) name: String,
     /// A URL, or an absolute path.
     spec: String,
 }
 
-impl FromStr for TypedApi {
+impl FromStr for ApiArgument {
     type Err = String;
 
-    fn from_str(typed: &str) -> Result<Self, String> {
-        let (name, spec) = name_and_spec(typed)?;
+    fn from_str(argument: &str) -> Result<Self, String> {
+        let (name, spec) = split_name_and_spec(argument)?;
         if is_address(spec) {
             return Ok(Self { name, spec: spec.to_owned() });
         }
@@ -60,23 +60,23 @@ impl FromStr for TypedApi {
 }
 
 /// Splits `name=spec`; without a name, derives one from the spec.
-pub(crate) fn name_and_spec(typed: &str) -> Result<(String, &str), String> {
+pub(crate) fn split_name_and_spec(argument: &str) -> Result<(String, &str), String> {
     const FORM: &str = "write PATH or URL, or name=PATH or name=URL";
-    let typed = typed.trim();
+    let argument = argument.trim();
     // Paths and URLs may contain `=`, too.
-    let named = typed.split_once('=').filter(|(name, _)| !name.contains(['/', '\\', ':', '?']));
-    let (name, spec) = named.map_or((None, typed), |(name, spec)| (Some(name.trim()), spec.trim()));
+    let named = argument.split_once('=').filter(|(name, _)| !name.contains(['/', '\\', ':', '?']));
+    let (name, spec) = named.map_or((None, argument), |(name, spec)| (Some(name.trim()), spec.trim()));
     if spec.is_empty() || name == Some("") {
         return Err(FORM.to_owned());
     }
     let name = match name {
         Some(name) => name.to_owned(),
-        None => called(spec).ok_or("it has no name to go by: write name=PATH or name=URL")?,
+        None => derive_name(spec).ok_or("it has no name to go by: write name=PATH or name=URL")?,
     };
     Ok((name, spec))
 }
 
-impl TypedApi {
+impl ApiArgument {
     /// The section of the API. It allows `_meta.auth`: whoever starts the server is its user.
     pub(super) fn section(&self) -> Value {
         json!({ "spec": self.spec, "request_auth": true })
@@ -88,7 +88,7 @@ fn is_address(spec: &str) -> bool {
 }
 
 /// Derives a name from the path or URL of a description: its last word that is not generic.
-fn called(spec: &str) -> Option<String> {
+fn derive_name(spec: &str) -> Option<String> {
     let (path, host) = match spec.split_once("://").filter(|_| is_address(spec)) {
         Some((_, rest)) => {
             let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -100,95 +100,99 @@ fn called(spec: &str) -> Option<String> {
         }
         None => (spec, ""),
     };
-    let is_telling = |word: &&str| {
+    let is_specific = |word: &&str| {
         let rest = word.strip_prefix(['v', 'V']).unwrap_or(word);
         let is_number = rest.chars().all(|letter| letter.is_ascii_digit());
         let has_letters = word.contains(|letter: char| letter.is_ascii_alphabetic());
-        has_letters && !is_number && !EMPTY_WORDS.contains(&word.to_ascii_lowercase().as_str())
+        has_letters && !is_number && !GENERIC_WORDS.contains(&word.to_ascii_lowercase().as_str())
     };
     let parts = path.rsplit(['/', '\\']).chain([host]);
-    let word = parts.into_iter().find_map(|part| part.split('.').find(is_telling))?;
+    let word = parts.into_iter().find_map(|part| part.split('.').find(is_specific))?;
     Some(Identifier::sanitize(word).to_string())
 }
 
 /// The variable that holds the credentials of an API or of one security scheme: `name:VARIABLE` or
 /// `name.scheme:VARIABLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TypedAuth {
-    whose: String,
+pub(crate) struct AuthArgument {
+    target: String,
     variable: String,
 }
 
-impl FromStr for TypedAuth {
+impl FromStr for AuthArgument {
     type Err = String;
 
-    fn from_str(typed: &str) -> Result<Self, String> {
-        let (whose, variable) = typed.rsplit_once(':').unwrap_or_default();
-        let (whose, variable) = (whose.trim(), variable.trim());
-        if whose.is_empty() || !is_variable(variable) {
+    fn from_str(argument: &str) -> Result<Self, String> {
+        let (target, variable) = argument.rsplit_once(':').unwrap_or_default();
+        let (target, variable) = (target.trim(), variable.trim());
+        if target.is_empty() || !is_variable(variable) {
             return Err("write name:VARIABLE or name.scheme:VARIABLE, with the name of a variable".to_owned());
         }
-        Ok(Self { whose: whose.to_owned(), variable: variable.to_owned() })
+        Ok(Self { target: target.to_owned(), variable: variable.to_owned() })
     }
 }
 
 /// Replaces the credentials of APIs by the values of variables.
-pub(super) fn put_auth(
-    typed: &[TypedAuth],
-    tree: &mut Table,
-    variables: Variables<'_>,
+pub(super) fn apply_auth(
+    arguments: &[AuthArgument],
+    tree: &mut ConfigTable,
+    variables: VariableLookup<'_>,
 ) -> Result<(), ConfigError> {
-    let mut changed: Vec<(String, Option<String>)> = Vec::new();
-    for TypedAuth { whose, variable } in typed {
-        let problem = |why: String| ConfigError::one(format!("--auth: {why}"));
+    let mut replaced: Vec<(String, Option<String>)> = Vec::new();
+    for AuthArgument { target, variable } in arguments {
+        let problem = |reason: String| ConfigError::one(format!("--auth: {reason}"));
         let apis = match tree.entries.get_mut("apis") {
-            Some(Node::Table(apis)) => &mut apis.entries,
-            _ => return Err(problem(format!("there is no API `{whose}`"))),
+            Some(ConfigNode::Table(apis)) => &mut apis.entries,
+            _ => return Err(problem(format!("there is no API `{target}`"))),
         };
         let names: Vec<&str> = apis.keys().map(String::as_str).collect();
-        let Some((name, scheme)) = split(whose, &names) else {
+        let Some((name, scheme)) = split(target, &names) else {
             let near =
-                nearest(whose, names).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            return Err(problem(format!("there is no API `{whose}`{near}")));
+                nearest(target, names).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            return Err(problem(format!("there is no API `{target}`{near}")));
         };
         let Some(value) = variables(variable).filter(|value| !value.is_empty()) else {
-            return Err(problem(format!("the variable {variable} is not set, which `{whose}` needs")));
+            return Err(problem(format!("the variable {variable} is not set, which `{target}` needs")));
         };
-        let Some(Node::Table(section)) = apis.get_mut(&name) else {
-            return Err(problem(format!("`{}` is no section", section_of(&name))));
+        let Some(ConfigNode::Table(section)) = apis.get_mut(&name) else {
+            return Err(problem(format!("`{}` is no section", api_section(&name))));
         };
-        let clashes = |(other, one): &(String, Option<String>)| {
+        let is_duplicate = |(other, one): &(String, Option<String>)| {
             *other == name && (*one == scheme || one.is_none() || scheme.is_none())
         };
-        if changed.iter().any(clashes) {
+        if replaced.iter().any(is_duplicate) {
             return Err(problem(format!("`{name}` has credentials twice: give one, or one for each scheme")));
         }
-        if !changed.iter().any(|(other, _)| *other == name) {
+        if !replaced.iter().any(|(other, _)| *other == name) {
             section.entries.remove("auth");
             section.entries.remove("auth_env");
         }
-        let origin = || Origin { file: "--auth".to_owned(), line: 0 };
-        let leaf =
-            Node::Leaf(Leaf { value: value.into(), origin: origin(), variables: vec![variable.clone()] });
+        let origin = || SettingOrigin { file: "--auth".to_owned(), line: 0 };
+        let leaf = ConfigNode::Leaf(ConfigLeaf {
+            value: value.into(),
+            origin: origin(),
+            variables: vec![variable.clone()],
+        });
         let auth = match &scheme {
             None => leaf,
-            Some(scheme) => {
-                Node::Table(Table { entries: [(scheme.clone(), leaf)].into(), origin: Some(origin()) })
-            }
+            Some(scheme) => ConfigNode::Table(ConfigTable {
+                entries: [(scheme.clone(), leaf)].into(),
+                origin: Some(origin()),
+            }),
         };
-        section.merge(Table { entries: [("auth".to_owned(), auth)].into(), origin: None });
-        changed.push((name, scheme));
+        section.merge(ConfigTable { entries: [("auth".to_owned(), auth)].into(), origin: None });
+        replaced.push((name, scheme));
     }
     Ok(())
 }
 
 /// Splits into API and security scheme; both may contain dots.
-fn split(whose: &str, names: &[&str]) -> Option<(String, Option<String>)> {
-    if names.contains(&whose) {
-        return Some((whose.to_owned(), None));
+fn split(target: &str, names: &[&str]) -> Option<(String, Option<String>)> {
+    if names.contains(&target) {
+        return Some((target.to_owned(), None));
     }
     let scheme_of = |name: &&str| {
-        let scheme = whose.strip_prefix(name)?.strip_prefix('.')?;
+        let scheme = target.strip_prefix(name)?.strip_prefix('.')?;
         (!scheme.is_empty()).then(|| ((*name).to_owned(), Some(scheme.to_owned())))
     };
     names.iter().rev().find_map(scheme_of)
@@ -199,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_api_is_called_by_the_last_part_of_its_place_that_says_something() {
+    fn an_api_is_named_by_the_last_specific_word_of_its_location() {
         for (spec, name) in [
             ("petstore.yaml", "petstore"),
             ("./specs/petstore.openapi.json", "petstore"),
@@ -212,22 +216,22 @@ mod tests {
             ("https://user:secret@www.example.com:8080", "example"),
             ("https://api.example.com/v1/shops/swagger", "shops"),
         ] {
-            assert_eq!(called(spec).as_deref(), Some(name), "{spec}");
+            assert_eq!(derive_name(spec).as_deref(), Some(name), "{spec}");
         }
         for spec in
             ["openapi.yaml", "../spec.json", "http://127.0.0.1:8000/openapi.json", "http://localhost/v1"]
         {
-            assert_eq!(called(spec), None, "{spec}");
+            assert_eq!(derive_name(spec), None, "{spec}");
         }
     }
 
     #[test]
-    fn a_name_of_its_own_goes_before_that_and_a_path_need_not_be_one() {
+    fn an_explicit_name_takes_precedence_and_paths_may_contain_equals_signs() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a=b.yaml");
         std::fs::write(&file, "").unwrap();
         let path = file.display().to_string();
-        let api = |typed: &str| typed.parse::<TypedApi>().map(|api| (api.name, api.spec));
+        let api = |argument: &str| argument.parse::<ApiArgument>().map(|api| (api.name, api.spec));
         let is = |name: &str, spec: &str| Ok((name.to_owned(), spec.to_owned()));
         assert_eq!(api(&format!("pets={path}")), is("pets", &path));
         assert_eq!(api(&path), is("a_b", &path));
@@ -242,11 +246,11 @@ mod tests {
 
     #[test]
     fn a_variable_is_for_an_api_or_for_one_of_its_schemes() {
-        let auth = |typed: &str| typed.parse::<TypedAuth>().map(|auth| (auth.whose, auth.variable));
+        let auth = |argument: &str| argument.parse::<AuthArgument>().map(|auth| (auth.target, auth.variable));
         assert_eq!(auth("pets:TOKEN"), Ok(("pets".to_owned(), "TOKEN".to_owned())));
         assert_eq!(auth("pets.a:b:TOKEN"), Ok(("pets.a:b".to_owned(), "TOKEN".to_owned())));
         for wrong in ["", "pets", "pets:", ":TOKEN", "pets:sk-not a name"] {
-            assert!(auth(wrong).is_err_and(|why| !why.contains("sk-")), "{wrong}");
+            assert!(auth(wrong).is_err_and(|reason| !reason.contains("sk-")), "{wrong}");
         }
         let names = ["my", "my.pets"];
         let is = |name: &str, scheme: Option<&str>| Some((name.to_owned(), scheme.map(str::to_owned)));

@@ -1,11 +1,11 @@
 //! The test of a script (`ctx tool test` and the like): the environment it runs in, its arguments, and the report of
 //! the steps that passed and the one that failed.
 
-use crate::cli::Global;
+use crate::cli::GlobalOptions;
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
-use crate::output::Output;
-use crate::scripts::{self, Runner};
+use crate::output::CommandOutput;
+use crate::scripts::{self, ScriptRunner};
 use crate::workspace::{Workspace, connector_settings};
 use ctx_core::{Call, Caller, Catalog, Peer, Provider, ToolError, nearest};
 use ctx_luau::{Described, ScriptSettings, Scripts};
@@ -15,30 +15,30 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The environment in which a script is tested: the workspace if there is one, else only the script itself.
-pub(super) struct Bench {
+pub(super) struct TestEnvironment {
     workspace: Option<Workspace>,
     config: Config,
-    runner: Arc<Runner>,
+    runner: Arc<ScriptRunner>,
 }
 
-impl Bench {
+impl TestEnvironment {
     /// Opens the workspace around a script that the user named on the command line. The script itself needs no trust;
     /// its section, which holds the values for `context.config`, does.
-    pub(super) fn open(global: &Global, group: &str) -> CommandResult<Self> {
-        let config = global.load_and_settle(&[group], || global.load_any())?;
+    pub(super) fn open(global: &GlobalOptions, group: &str) -> CommandResult<Self> {
+        let config = global.load_with_trust_prompt(&[group], || global.load_any())?;
         let workspace = match config.path {
             Some(_) => Some(global.open()?),
             None => None,
         };
         let runner = match &workspace {
             Some(workspace) => workspace.runner().clone(),
-            None => Arc::new(Runner::new(&config).map_err(failed)?),
+            None => Arc::new(ScriptRunner::new(&config).map_err(to_command_error)?),
         };
         Ok(Self { workspace, config, runner })
     }
 
     pub(super) fn scripts(&self) -> CommandResult<&Scripts> {
-        self.runner.scripts().map_err(failed)
+        self.runner.scripts().map_err(to_command_error)
     }
 
     pub(super) fn workspace(&self) -> Option<&Workspace> {
@@ -69,8 +69,8 @@ impl Bench {
                 None => error,
             });
         }
-        let alone = || scripts::script(&self.config, String::new(), file, Map::new());
-        let settings = section.unwrap_or_else(alone);
+        let without_section = || scripts::script_settings(&self.config, String::new(), file, Map::new());
+        let settings = section.unwrap_or_else(without_section);
         Ok(ScriptSettings { path, shown: file.display().to_string(), ..settings })
     }
 
@@ -79,37 +79,37 @@ impl Bench {
             let sections = self.config.settings.script_connectors().into_iter();
             return sections.map(|(section, _)| connector_settings(&self.config, section)).collect();
         }
-        let callable = scripts::configured(&self.config);
-        let of_group = callable.into_iter().filter(|script| script.section().starts_with(group));
-        of_group.map(|script| script.settings).collect()
+        let scripts = scripts::configured_scripts(&self.config);
+        let in_group = scripts.into_iter().filter(|script| script.section().starts_with(group));
+        in_group.map(|script| script.settings).collect()
     }
 
     /// A call, not recorded as a run, on a catalog with the built-in tools, the tested script and the upstreams.
-    pub(super) fn call(&self, own: Arc<dyn Provider>, output: Output) -> Call {
+    pub(super) fn call(&self, provider: Arc<dyn Provider>, output: CommandOutput) -> Call {
         let catalog = match &self.workspace {
             Some(workspace) => {
-                let mut providers = vec![own];
+                let mut providers = vec![provider];
                 providers.extend(workspace.start_upstreams().providers());
                 workspace.catalog_with(providers)
             }
             None => Catalog::builder()
-                .provider(own)
+                .provider(provider)
                 .limits(self.config.settings.limits())
                 .redactor(self.runner.redactor().clone())
                 .build(),
         };
-        Call::new(catalog, Caller::Cli).with_peer(Arc::new(Terminal(output)))
+        Call::new(catalog, Caller::Cli).with_peer(Arc::new(LogPrinter(output)))
     }
 }
 
-fn failed(problem: ctx_luau::ScriptProblem) -> CommandError {
+fn to_command_error(problem: ctx_luau::ScriptProblem) -> CommandError {
     CommandError::new(problem.message)
 }
 
 /// Prints the log lines of a script as they come, unless the log of the program shows them already.
-pub(super) struct Terminal(pub(super) Output);
+pub(super) struct LogPrinter(pub(super) CommandOutput);
 
-impl Peer for Terminal {
+impl Peer for LogPrinter {
     fn log(&self, level: tracing::Level, message: &str) {
         let is_logged = match level {
             tracing::Level::ERROR => tracing::enabled!(target: "script", tracing::Level::ERROR),
@@ -124,80 +124,80 @@ impl Peer for Terminal {
 }
 
 /// The report of a test: a line per step, printed as the step ends.
-pub(super) struct Report {
-    what: &'static str,
-    output: Output,
+pub(super) struct TestReport {
+    script_kind: &'static str,
+    output: CommandOutput,
     heading: String,
     steps: Vec<Value>,
 }
 
-impl Report {
-    pub(super) fn new(what: &'static str, output: Output) -> Self {
-        Self { what, output, heading: String::new(), steps: Vec::new() }
+impl TestReport {
+    pub(super) fn new(script_kind: &'static str, output: CommandOutput) -> Self {
+        Self { script_kind, output, heading: String::new(), steps: Vec::new() }
     }
 
-    fn line(&self, text: &str) -> CommandResult {
+    fn print_line(&self, text: &str) -> CommandResult {
         if self.output.json { Ok(()) } else { self.output.print(text) }
     }
 
-    pub(super) fn passed(&mut self, step: &str) -> CommandResult {
+    pub(super) fn report_step(&mut self, step: &str) -> CommandResult {
         self.steps.push(json!({"ok": true, "step": step}));
-        self.line(&format!("  ✓ {step}"))
+        self.print_line(&format!("  ✓ {step}"))
     }
 
     /// Loads the script. A script without a section takes the name that it declares. `None` after a reported failure.
-    pub(super) async fn describe(
+    pub(super) async fn load_script(
         &mut self,
         scripts: &Scripts,
         settings: &mut ScriptSettings,
     ) -> CommandResult<Option<Described>> {
-        let described = scripts.describe(settings).await;
+        let declared = scripts.describe(settings).await;
         if settings.name.is_empty()
-            && let Ok(described) = &described
+            && let Ok(declared) = &declared
         {
-            settings.name = described.name.clone().unwrap_or_default();
+            settings.name = declared.name.clone().unwrap_or_default();
         }
         self.heading = match settings.name.as_str() {
             "" => settings.shown.clone(),
             name => format!("{name} ({})", settings.shown),
         };
-        self.line(&format!("Testing {}: {}", self.what, self.heading))?;
-        match described {
-            Ok(described) => {
-                self.passed("Script loaded")?;
-                Ok(Some(described))
+        self.print_line(&format!("Testing {}: {}", self.script_kind, self.heading))?;
+        match declared {
+            Ok(declared) => {
+                self.report_step("Script loaded")?;
+                Ok(Some(declared))
             }
             Err(problem) => {
-                self.note_failure(&problem.message)?;
+                self.report_failure(&problem.message)?;
                 Ok(None)
             }
         }
     }
 
     /// Reports that a function of the script is about to be called.
-    pub(super) fn calling(&mut self, function: &str, given: &Value) -> CommandResult {
-        self.passed(&format!("Calling {function}({})...", shown(given)))
+    pub(super) fn report_call(&mut self, function: &str, arguments: &Value) -> CommandResult {
+        self.report_step(&format!("Calling {function}({})...", arguments_text(arguments)))
     }
 
-    fn note_failure(&mut self, reason: &str) -> CommandResult {
+    fn report_failure(&mut self, reason: &str) -> CommandResult {
         self.steps.push(json!({"ok": false, "step": reason}));
-        self.line(&format!("  ✗ {reason}"))
+        self.print_line(&format!("  ✗ {reason}"))
     }
 
     /// Reports a failed step with this reason, and ends the test.
-    pub(super) fn refuse(mut self, reason: &str) -> CommandResult {
-        self.note_failure(reason)?;
+    pub(super) fn fail_with(mut self, reason: &str) -> CommandResult {
+        self.report_failure(reason)?;
         self.fail()
     }
 
     /// Ends a failed test whose reason was already reported.
     pub(super) fn fail(self) -> CommandResult {
-        self.answer(&json!({"ok": false, "steps": self.steps}))?;
+        self.print_json(&json!({"ok": false, "steps": self.steps}))?;
         Err(CommandError::new(format!("the test of {} failed", self.heading)))
     }
 
-    fn answer(&self, answer: &Value) -> CommandResult {
-        if self.output.json { self.output.answer(answer, String::new) } else { Ok(()) }
+    fn print_json(&self, answer: &Value) -> CommandResult {
+        if self.output.json { self.output.print_result(answer, String::new) } else { Ok(()) }
     }
 
     /// Runs the function of the script, and ends the test with its result or error.
@@ -207,41 +207,43 @@ impl Report {
         work: impl Future<Output = Result<Value, ToolError>>,
     ) -> CommandResult {
         let started = Instant::now();
-        let done = work.await;
-        let took = started.elapsed();
-        match done {
+        let result = work.await;
+        let elapsed = started.elapsed();
+        match result {
             Ok(value) => {
-                self.passed(&format!("Returned {noun} in {:.1}s", took.as_secs_f64()))?;
-                self.result(noun, &value, took.as_millis())
+                self.report_step(&format!("Returned {noun} in {:.1}s", elapsed.as_secs_f64()))?;
+                self.succeed(noun, &value, elapsed.as_millis())
             }
-            Err(error) => self.refuse(error.message()),
+            Err(error) => self.fail_with(error.message()),
         }
     }
 
     /// Ends a successful test with this result.
-    pub(super) fn result(self, noun: &str, value: &Value, milliseconds: u128) -> CommandResult {
+    pub(super) fn succeed(self, noun: &str, value: &Value, milliseconds: u128) -> CommandResult {
         let steps = &self.steps;
-        self.answer(&json!({"ok": true, "steps": steps, "duration_ms": milliseconds as u64, noun: value}))?;
+        self.print_json(
+            &json!({"ok": true, "steps": steps, "duration_ms": milliseconds as u64, noun: value}),
+        )?;
         let text = serde_json::to_string_pretty(value).unwrap_or_default();
         let mut heading = noun.to_owned();
         heading[..1].make_ascii_uppercase();
-        self.line(&format!("\n{heading}:\n  {}", text.replace('\n', "\n  ")))
+        self.print_line(&format!("\n{heading}:\n  {}", text.replace('\n', "\n  ")))
     }
 }
 
 /// Arguments as they are printed: `{title: "Test ticket"}`.
-fn shown(given: &Value) -> String {
-    match given.as_object() {
+fn arguments_text(arguments: &Value) -> String {
+    match arguments.as_object() {
         Some(fields) => {
             let field = |(name, value): (&String, &Value)| format!("{name}: {value}");
             format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
         }
-        None => given.to_string(),
+        None => arguments.to_string(),
     }
 }
 
 /// Parses `name=value`.
-pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write it as NAME=VALUE".to_owned()),
@@ -249,32 +251,32 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// The arguments of a script: a JSON object, overridden by single values.
-pub(super) fn arguments(
+pub(super) fn parse_arguments(
     whole: Option<&str>,
     single: Vec<(String, String)>,
     schema: &Value,
 ) -> CommandResult<Value> {
-    let mut given = match whole.map(serde_json::from_str::<Map<String, Value>>) {
+    let mut arguments = match whole.map(serde_json::from_str::<Map<String, Value>>) {
         None => Map::new(),
-        Some(Ok(given)) => given,
+        Some(Ok(arguments)) => arguments,
         Some(Err(error)) => return Err(CommandError::usage(format!("that is no JSON object: {error}"))),
     };
     for (name, text) in single {
-        let value = coerced(&text, &schema["properties"][&name]["type"]);
-        given.insert(name, value);
+        let value = coerce(&text, &schema["properties"][&name]["type"]);
+        arguments.insert(name, value);
     }
-    Ok(Value::Object(given))
+    Ok(Value::Object(arguments))
 }
 
 /// Converts a text to a value of the declared type. A text that is no such value stays a string, which the validation
 /// by the schema then rejects.
-fn coerced(text: &str, declared: &Value) -> Value {
-    let is = |kind: &str| match declared {
+fn coerce(text: &str, declared: &Value) -> Value {
+    let is_declared_as = |kind: &str| match declared {
         Value::String(one) => one == kind,
         Value::Array(several) => several.iter().any(|one| one == kind),
         _ => false,
     };
-    if declared.is_null() || is("string") {
+    if declared.is_null() || is_declared_as("string") {
         return text.into();
     }
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
@@ -285,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_becomes_what_the_tool_declares() {
+    fn a_value_is_parsed_as_the_declared_type() {
         let schema = json!({"properties": {
             "title": {"type": "string"}, "limit": {"type": "integer"}, "on": {"type": ["boolean", "null"]},
             "tags": {"type": "array"}, "free": {},
@@ -299,17 +301,17 @@ mod tests {
             ("unknown", "7"),
         ];
         let single = single.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let given = arguments(Some(r#"{"title": "old", "kept": 1}"#), single, &schema).unwrap();
+        let arguments = parse_arguments(Some(r#"{"title": "old", "kept": 1}"#), single, &schema).unwrap();
         let expected = json!({"title": "5", "kept": 1, "limit": 5, "on": true, "tags": ["a"], "free": "7",
             "unknown": "7"});
-        assert_eq!(given, expected);
-        assert_eq!(coerced("many", &json!("integer")), "many");
+        assert_eq!(arguments, expected);
+        assert_eq!(coerce("many", &json!("integer")), "many");
     }
 
     #[test]
     fn a_pair_is_split_at_the_first_sign() {
-        assert_eq!(pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
-        assert_eq!(pair("a="), Ok(("a".to_owned(), String::new())));
-        assert!(pair("a").is_err() && pair("=b").is_err());
+        assert_eq!(parse_pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert_eq!(parse_pair("a="), Ok(("a".to_owned(), String::new())));
+        assert!(parse_pair("a").is_err() && parse_pair("=b").is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 /// A file's version by metadata: modification time, size and inode. The content is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
+pub(crate) struct FileVersion {
     modified: Option<SystemTime>,
     bytes: u64,
     #[cfg(unix)]
@@ -13,9 +13,9 @@ pub(crate) struct Version {
 }
 
 /// The current version of a file; none if there is no file.
-pub(crate) fn version(path: &Path) -> Option<Version> {
+pub(crate) fn file_version(path: &Path) -> Option<FileVersion> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some(Version {
+    Some(FileVersion {
         modified: metadata.modified().ok(),
         bytes: metadata.len(),
         #[cfg(unix)]

@@ -4,7 +4,7 @@ use crate::config::{Config, TrustRequest};
 use crate::logins;
 use crate::output::count;
 use crate::trust;
-use crate::workspace::Callable;
+use crate::workspace::WorkspaceFunctions;
 use ctx_core::{Catalog, Identifier, summary_line};
 use ctx_mcp::{Difference, UpstreamState, UpstreamStatus, has_login};
 use ctx_openapi::{ApiState, ApiStatus};
@@ -101,7 +101,8 @@ pub(crate) enum LoginState {
     /// The server has not required a login.
     None,
     /// A login is stored.
-    Kept,
+    #[serde(rename = "kept")]
+    Stored,
     /// The server requires a login, or one with further scopes than the stored one.
     Needed,
 }
@@ -125,8 +126,12 @@ impl ListedUpstream {
 }
 
 /// Describes a trusted server. Blocks: it reads the stored logins.
-pub(super) fn server(status: UpstreamStatus, callable: &Callable, catalog: &Catalog) -> ListedUpstream {
-    let sections = callable.config().settings.mcp_servers.iter();
+pub(super) fn describe_server(
+    status: UpstreamStatus,
+    functions: &WorkspaceFunctions,
+    catalog: &Catalog,
+) -> ListedUpstream {
+    let sections = functions.config().settings.mcp_servers.iter();
     let mut sections = sections.filter(|(name, _)| Identifier::sanitize(name) == status.name);
     let section = sections.next().map(|(_, section)| section);
     let (state, last_error, remedy) = match status.state {
@@ -141,16 +146,16 @@ pub(super) fn server(status: UpstreamStatus, callable: &Callable, catalog: &Cata
     };
     let login = match state {
         UpstreamStanding::NeedsLogin => LoginState::Needed,
-        _ => kept_login(section.and_then(|section| section.url())),
+        _ => stored_login(section.and_then(|section| section.url())),
     };
     let UpstreamStatus { name, tools, difference, warnings, server, protocol, .. } = status;
     ListedUpstream {
-        reach: callable.masked(section.map(|section| section.shown()).unwrap_or_default()),
+        reach: functions.masked(section.map(|section| section.command_or_url()).unwrap_or_default()),
         state,
         last_error,
         remedy,
         function_count: tools as u64,
-        functions: functions(&name, catalog),
+        functions: list_functions(&name, catalog),
         warnings,
         details: UpstreamDetails::Mcp { server, protocol, changes: difference, login },
         name: name.to_string(),
@@ -158,7 +163,7 @@ pub(super) fn server(status: UpstreamStatus, callable: &Callable, catalog: &Cata
 }
 
 /// Describes a trusted API.
-pub(super) fn api(status: ApiStatus, catalog: &Catalog) -> ListedUpstream {
+pub(super) fn describe_api(status: ApiStatus, catalog: &Catalog) -> ListedUpstream {
     let warnings = api_warnings(&status);
     let (state, last_error) = match status.state {
         ApiState::Reading => (UpstreamStanding::Reading, None),
@@ -168,7 +173,7 @@ pub(super) fn api(status: ApiStatus, catalog: &Catalog) -> ListedUpstream {
     let skipped =
         status.skipped.into_iter().map(|(operation, reason)| SkippedOperation { operation, reason });
     ListedUpstream {
-        functions: functions(&status.name, catalog),
+        functions: list_functions(&status.name, catalog),
         name: status.name.to_string(),
         reach: status.spec,
         state,
@@ -185,7 +190,7 @@ pub(super) fn api(status: ApiStatus, catalog: &Catalog) -> ListedUpstream {
 }
 
 /// Describes the servers and APIs whose sections are not trusted.
-pub(super) fn untrusted(config: &Config) -> Vec<ListedUpstream> {
+pub(super) fn describe_untrusted(config: &Config) -> Vec<ListedUpstream> {
     let listed = |request: &TrustRequest| {
         let (group, name) = request.section.split_once('.')?;
         let details = match group {
@@ -200,7 +205,7 @@ pub(super) fn untrusted(config: &Config) -> Vec<ListedUpstream> {
         };
         Some(ListedUpstream {
             name: name.to_owned(),
-            reach: request.what.clone(),
+            reach: request.description.clone(),
             state: UpstreamStanding::NotTrusted,
             last_error: Some(trust::refusal()),
             remedy: None,
@@ -213,7 +218,7 @@ pub(super) fn untrusted(config: &Config) -> Vec<ListedUpstream> {
     config.untrusted.iter().filter_map(listed).collect()
 }
 
-fn functions(name: &Identifier, catalog: &Catalog) -> Vec<ListedFunction> {
+fn list_functions(name: &Identifier, catalog: &Catalog) -> Vec<ListedFunction> {
     let entries = catalog.entries().filter(|entry| entry.name.provider() == name);
     let listed = entries.map(|entry| ListedFunction {
         name: entry.name.to_string(),
@@ -223,9 +228,9 @@ fn functions(name: &Identifier, catalog: &Catalog) -> Vec<ListedFunction> {
 }
 
 /// Logins that cannot be read count as absent: none of them could be used.
-fn kept_login(url: Option<&str>) -> LoginState {
-    let kept = url.zip(logins::store()).map(|(url, store)| has_login(&*store, url));
-    if let Some(Ok(true)) = kept { LoginState::Kept } else { LoginState::None }
+fn stored_login(url: Option<&str>) -> LoginState {
+    let is_stored = url.zip(logins::store()).map(|(url, store)| has_login(&*store, url));
+    if let Some(Ok(true)) = is_stored { LoginState::Stored } else { LoginState::None }
 }
 
 fn api_warnings(status: &ApiStatus) -> Vec<String> {
@@ -235,7 +240,7 @@ fn api_warnings(status: &ApiStatus) -> Vec<String> {
         warnings.push(format!("{functions} cannot be called without credentials; {missing}"));
     }
     let skipped = status.skipped.iter().take(SKIPPED_MAX);
-    warnings.extend(skipped.map(|(what, why)| format!("{what} is left out: {why}")));
+    warnings.extend(skipped.map(|(operation, reason)| format!("{operation} is left out: {reason}")));
     if let Some(more) = status.skipped.len().checked_sub(SKIPPED_MAX).filter(|more| *more > 0) {
         warnings.push(format!("{} more are left out", count(more as u64, "operation")));
     }

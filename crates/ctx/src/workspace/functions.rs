@@ -1,52 +1,57 @@
 //! The callable part of a workspace: starts upstreams, loads scripts, and updates the catalog with their
 //! functions.
 
-use super::composition::{Composition, Parts};
+use super::composition::{CatalogComposition, CatalogParts};
 use crate::config::Config;
-use crate::scripts::{self, Configured, Runner, ScriptSet};
-use crate::upstreams::{Surroundings, Upstreams};
+use crate::scripts::{self, ConfiguredScript, ScriptRunner, ScriptSet};
+use crate::upstreams::{UpstreamDependencies, Upstreams};
 use ctx_core::{Catalog, ToolError};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The upstreams, scripts and catalog of a workspace, with the configuration in effect.
 #[derive(Clone)]
-pub(crate) struct Callable {
+pub(crate) struct WorkspaceFunctions {
     pub(super) config: Arc<Config>,
-    pub(super) composition: Arc<Composition>,
-    pub(super) runner: Arc<Runner>,
+    pub(super) composition: Arc<CatalogComposition>,
+    pub(super) runner: Arc<ScriptRunner>,
     /// Set once the upstreams are started.
     pub(super) upstreams: Arc<OnceLock<Upstreams>>,
 }
 
-/// A [`Callable`] for operations. The composition owns the operations, and the upstreams own the composition,
+/// A [`WorkspaceFunctions`] for operations. The composition owns the operations, and the upstreams own the composition,
 /// so these references are weak.
 #[derive(Clone)]
-pub(crate) struct WeakCallable {
+pub(crate) struct WeakWorkspaceFunctions {
     pub(super) config: Arc<Config>,
-    pub(super) composition: Weak<Composition>,
-    pub(super) runner: Arc<Runner>,
+    pub(super) composition: Weak<CatalogComposition>,
+    pub(super) runner: Arc<ScriptRunner>,
     pub(super) upstreams: Weak<OnceLock<Upstreams>>,
 }
 
-impl WeakCallable {
+impl WeakWorkspaceFunctions {
     /// Fails if the workspace is closed.
-    pub(crate) fn upgrade(&self) -> Result<Callable, ToolError> {
+    pub(crate) fn upgrade(&self) -> Result<WorkspaceFunctions, ToolError> {
         let (composition, upstreams) = (self.composition.upgrade(), self.upstreams.upgrade());
         let (composition, upstreams) = composition
             .zip(upstreams)
             .ok_or_else(|| ToolError::internal("the workspace is closed", "its catalog outlived it"))?;
-        Ok(Callable { config: self.config.clone(), composition, runner: self.runner.clone(), upstreams })
+        Ok(WorkspaceFunctions {
+            config: self.config.clone(),
+            composition,
+            runner: self.runner.clone(),
+            upstreams,
+        })
     }
 }
 
-impl Callable {
+impl WorkspaceFunctions {
     /// Shares upstreams and catalog, with another configuration.
-    pub(super) fn reconfigured(&self, config: Arc<Config>, runner: Arc<Runner>) -> Self {
+    pub(super) fn reconfigured(&self, config: Arc<Config>, runner: Arc<ScriptRunner>) -> Self {
         Self { config, runner, ..self.clone() }
     }
 
-    pub(super) fn downgrade(&self) -> WeakCallable {
-        WeakCallable {
+    pub(super) fn downgrade(&self) -> WeakWorkspaceFunctions {
+        WeakWorkspaceFunctions {
             config: self.config.clone(),
             composition: Arc::downgrade(&self.composition),
             runner: self.runner.clone(),
@@ -60,12 +65,12 @@ impl Callable {
     }
 
     /// The composition of the catalog.
-    pub(crate) fn composition(&self) -> &Arc<Composition> {
+    pub(crate) fn composition(&self) -> &Arc<CatalogComposition> {
         &self.composition
     }
 
     /// The runner of scripts.
-    pub(crate) fn runner(&self) -> &Arc<Runner> {
+    pub(crate) fn runner(&self) -> &Arc<ScriptRunner> {
         &self.runner
     }
 
@@ -74,24 +79,24 @@ impl Callable {
         self.upstreams.get()
     }
 
-    /// Starts to connect the upstreams whose sections are `wanted`, unless upstreams were started before.
-    pub(crate) fn start_upstreams(&self, wanted: &dyn Fn(&str) -> bool) -> &Upstreams {
+    /// Starts to connect the upstreams whose sections are `selected`, unless upstreams were started before.
+    pub(crate) fn start_upstreams(&self, selected: &dyn Fn(&str) -> bool) -> &Upstreams {
         self.upstreams.get_or_init(|| {
-            let around = Surroundings {
+            let dependencies = UpstreamDependencies {
                 reaper: self.runner.reaper(),
                 redactor: self.runner.redactor().clone(),
                 on_change: self.composition.on_change(),
             };
-            let upstreams = Upstreams::start(&self.config, wanted, around);
+            let upstreams = Upstreams::start(&self.config, selected, dependencies);
             self.composition.update(|parts| parts.upstreams = upstreams.providers());
             upstreams
         })
     }
 
-    /// Like [`Callable::start_upstreams`], and waits until each has answered or failed.
-    pub(crate) async fn connect_upstreams(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> &Upstreams {
-        let upstreams = self.start_upstreams(wanted);
-        upstreams.settled().await;
+    /// Like [`WorkspaceFunctions::start_upstreams`], and waits until each has answered or failed.
+    pub(crate) async fn connect_upstreams(&self, selected: &(dyn Fn(&str) -> bool + Sync)) -> &Upstreams {
+        let upstreams = self.start_upstreams(selected);
+        upstreams.wait_until_settled().await;
         self.composition.update(|_| {});
         upstreams
     }
@@ -102,8 +107,8 @@ impl Callable {
     }
 
     /// The configured scripts.
-    pub(crate) fn configured_scripts(&self) -> Vec<Configured> {
-        scripts::configured(&self.config)
+    pub(crate) fn configured_scripts(&self) -> Vec<ConfiguredScript> {
+        scripts::configured_scripts(&self.config)
     }
 
     /// Loads the scripts without changing the catalog, to check them.
@@ -130,7 +135,7 @@ impl Callable {
     /// connected.
     pub(crate) fn catalog_as_configured(&self) -> Arc<Catalog> {
         self.composition.variant(|parts| {
-            parts.scripts = vec![Parts::inline(&parts.agents)];
+            parts.scripts = vec![CatalogParts::inline_agents_provider(&parts.agents)];
             parts.upstreams.clear();
         })
     }

@@ -1,6 +1,6 @@
 //! Writes a settings file atomically, with a backup of the previous version.
 
-use super::edit::{Addition, Edit, EditError, Format, edit_all};
+use super::edit::{EditError, EditOutcome, NewEntry, SettingsFormat, edit_all};
 use crate::error::{CommandError, CommandResult};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,17 +15,17 @@ const TRIES_MAX: u32 = 5;
 
 /// The result of writing a settings file.
 #[derive(Debug)]
-pub(in crate::commands) struct Written {
-    pub(in crate::commands) change: Change,
+pub(in crate::commands) struct WriteOutcome {
+    pub(in crate::commands) change: EntryChange,
     /// The backup of the previous version, if a file existed and was changed.
     pub(in crate::commands) backup: Option<PathBuf>,
     /// The folder that was created for the file.
-    pub(in crate::commands) made: Option<PathBuf>,
+    pub(in crate::commands) created_folder: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::commands) enum Change {
+pub(in crate::commands) enum EntryChange {
     Unchanged,
     Added,
     Replaced,
@@ -35,29 +35,37 @@ pub(in crate::commands) enum Change {
 /// readable by its owner only.
 pub(in crate::commands) fn write(
     path: &Path,
-    format: Format,
-    additions: &[Addition<'_>],
+    format: SettingsFormat,
+    new_entries: &[NewEntry<'_>],
     secret: bool,
-) -> CommandResult<Written> {
-    let target = target(path)?;
+) -> CommandResult<WriteOutcome> {
+    let target = resolve_symlink(path)?;
     for _ in 0..TRIES_MAX {
-        let before = read(&target).map_err(|error| left_alone(path, &error))?;
+        let before = read(&target).map_err(|error| not_written(path, &error))?;
         let text = before.as_ref().map_or("", |before| &before.text);
-        let edited = edit_all(format, text, additions).map_err(|error| unusable(path, &error))?;
+        let edited = edit_all(format, text, new_entries).map_err(|error| not_editable(path, &error))?;
         let (change, text) = match edited {
-            Edit::None => return Ok(Written { change: Change::Unchanged, backup: None, made: None }),
-            Edit::Added(text) => (Change::Added, text),
-            Edit::Replaced(text) => (Change::Replaced, text),
+            EditOutcome::Unchanged => {
+                return Ok(WriteOutcome {
+                    change: EntryChange::Unchanged,
+                    backup: None,
+                    created_folder: None,
+                });
+            }
+            EditOutcome::Added(text) => (EntryChange::Added, text),
+            EditOutcome::Replaced(text) => (EntryChange::Replaced, text),
         };
         if before.as_ref().is_some_and(|before| before.permissions.readonly()) {
             let error = io::Error::from(ErrorKind::ReadOnlyFilesystem);
-            return Err(left_alone(path, &error).hint("it may be written by something else that manages it"));
+            return Err(not_written(path, &error).hint("it may be written by something else that manages it"));
         }
-        let made = make_folder(&target).map_err(|error| left_alone(path, &error))?;
-        let replaced = replace(path, &target, before.as_ref(), &text, secret);
-        match replaced.map_err(|error| left_alone(path, &error))? {
-            Replaced::Yes(backup) => return Ok(Written { change, backup, made }),
-            Replaced::ChangedMeanwhile => {}
+        let created_folder = create_folder(&target).map_err(|error| not_written(path, &error))?;
+        let outcome = replace(path, &target, before.as_ref(), &text, secret);
+        match outcome.map_err(|error| not_written(path, &error))? {
+            ReplaceOutcome::Replaced(backup) => {
+                return Ok(WriteOutcome { change, backup, created_folder });
+            }
+            ReplaceOutcome::ChangedMeanwhile => {}
         }
     }
     Err(CommandError::new(format!("{} is being written all the time; it was left alone", path.display()))
@@ -65,18 +73,18 @@ pub(in crate::commands) fn write(
 }
 
 /// The content and permissions of a file before a change.
-pub(in crate::commands) struct Before {
+pub(in crate::commands) struct PreviousFile {
     pub(in crate::commands) text: String,
     permissions: Permissions,
 }
 
-enum Replaced {
-    Yes(Option<PathBuf>),
+enum ReplaceOutcome {
+    Replaced(Option<PathBuf>),
     ChangedMeanwhile,
 }
 
 /// The file to write: the target of the path if it is a symlink.
-fn target(path: &Path) -> CommandResult<PathBuf> {
+fn resolve_symlink(path: &Path) -> CommandResult<PathBuf> {
     match (path.canonicalize(), path.symlink_metadata()) {
         (Ok(target), _) => Ok(target),
         (Err(_), Err(_)) => Ok(path.to_owned()),
@@ -87,7 +95,7 @@ fn target(path: &Path) -> CommandResult<PathBuf> {
 }
 
 /// Reads a file; `None` if it does not exist.
-pub(in crate::commands) fn read(path: &Path) -> io::Result<Option<Before>> {
+pub(in crate::commands) fn read(path: &Path) -> io::Result<Option<PreviousFile>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened?,
@@ -101,11 +109,11 @@ pub(in crate::commands) fn read(path: &Path) -> io::Result<Option<Before>> {
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-    Ok(Some(Before { text, permissions: metadata.permissions() }))
+    Ok(Some(PreviousFile { text, permissions: metadata.permissions() }))
 }
 
 /// Creates the folder of the file, and returns it if it did not exist.
-fn make_folder(target: &Path) -> io::Result<Option<PathBuf>> {
+fn create_folder(target: &Path) -> io::Result<Option<PathBuf>> {
     match target.parent() {
         Some(folder) if !folder.is_dir() => {
             fs::create_dir_all(folder)?;
@@ -118,10 +126,10 @@ fn make_folder(target: &Path) -> io::Result<Option<PathBuf>> {
 fn replace(
     path: &Path,
     target: &Path,
-    before: Option<&Before>,
+    before: Option<&PreviousFile>,
     text: &str,
     secret: bool,
-) -> io::Result<Replaced> {
+) -> io::Result<ReplaceOutcome> {
     let mut name = target.file_name().unwrap_or_default().to_owned();
     name.push(format!(".ctx-{}", std::process::id()));
     let temporary = target.with_file_name(name);
@@ -131,19 +139,19 @@ fn replace(
             let now = read(target)?;
             if now.as_ref().map(|now| &now.text) != before.map(|before| &before.text) {
                 backup.map(fs::remove_file).transpose()?;
-                return Ok(Replaced::ChangedMeanwhile);
+                return Ok(ReplaceOutcome::ChangedMeanwhile);
             }
             fs::rename(&temporary, target)?;
-            Ok(Replaced::Yes(backup))
+            Ok(ReplaceOutcome::Replaced(backup))
         });
-    if !matches!(written, Ok(Replaced::Yes(_))) && fs::remove_file(&temporary).is_err() {
+    if !matches!(written, Ok(ReplaceOutcome::Replaced(_))) && fs::remove_file(&temporary).is_err() {
         // Most likely the temporary file was never created.
     }
     written
 }
 
 /// Writes the previous content to `FILE.ctx-backup`, or to the next free number (`FILE.ctx-backup-2`).
-fn back_up(path: &Path, before: &Before) -> io::Result<PathBuf> {
+fn back_up(path: &Path, before: &PreviousFile) -> io::Result<PathBuf> {
     for number in 1..=BACKUPS_MAX {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(if number == 1 { ".ctx-backup".to_owned() } else { format!(".ctx-backup-{number}") });
@@ -161,7 +169,7 @@ fn write_new(path: &Path, text: &str, permissions: Option<&Permissions>, secret:
     options.write(true).create_new(true);
     // Private until the permissions of the original file are set below.
     if secret || permissions.is_some() {
-        for_owner_alone(&mut options);
+        owner_only(&mut options);
     }
     let mut file = options.open(path)?;
     file.write_all(text.as_bytes())?;
@@ -171,13 +179,13 @@ fn write_new(path: &Path, text: &str, permissions: Option<&Permissions>, secret:
     file.sync_all()
 }
 
-fn for_owner_alone(options: &mut OpenOptions) -> &mut OpenOptions {
+fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options
 }
 
-fn left_alone(path: &Path, error: &io::Error) -> CommandError {
+fn not_written(path: &Path, error: &io::Error) -> CommandError {
     let why = match error.kind() {
         ErrorKind::InvalidData => "it is not text".to_owned(),
         ErrorKind::ReadOnlyFilesystem => "it is read-only".to_owned(),
@@ -187,7 +195,7 @@ fn left_alone(path: &Path, error: &io::Error) -> CommandError {
     CommandError::new(format!("{} was left alone: {why}", path.display()))
 }
 
-fn unusable(path: &Path, error: &EditError) -> CommandError {
+fn not_editable(path: &Path, error: &EditError) -> CommandError {
     let path = path.display();
     match error {
         EditError::Syntax { .. } => CommandError::new(format!("{path}:{error}"))
@@ -201,14 +209,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_client_wrote_meanwhile_is_not_lost() {
+    fn concurrent_changes_of_the_client_are_not_lost() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("settings.json");
         fs::write(&path, "{}").unwrap();
         let before = read(&path).unwrap();
         fs::write(&path, "{\"new\": 1}").unwrap();
-        let replaced = replace(&path, &path, before.as_ref(), "{\"ctx\": 1}", false).unwrap();
-        assert!(matches!(replaced, Replaced::ChangedMeanwhile));
+        let outcome = replace(&path, &path, before.as_ref(), "{\"ctx\": 1}", false).unwrap();
+        assert!(matches!(outcome, ReplaceOutcome::ChangedMeanwhile));
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"new\": 1}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// Options of commands that serve at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
-pub(crate) struct TypedBind {
+pub(crate) struct BindOptions {
     /// Serve at this port, and not at that of `server.bind`; 0 takes any that is free.
     #[arg(long, value_name = "PORT")]
     pub(super) port: Option<u16>,
@@ -14,19 +14,19 @@ pub(crate) struct TypedBind {
     pub(super) bind: Option<String>,
 }
 
-impl TypedBind {
+impl BindOptions {
     /// The bind address of `--http=ADDRESS`.
-    pub(crate) fn to(bind: Option<String>) -> Self {
+    pub(crate) fn at(bind: Option<String>) -> Self {
         Self { bind, port: None }
     }
 
     /// Whether any option was given.
-    pub(crate) fn is_given(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.port.is_some() || self.bind.is_some()
     }
 
     /// The resulting bind address; `configured` fills in the missing parts.
-    pub(super) fn over(&self, configured: &str) -> Result<String, String> {
+    pub(super) fn resolve(&self, configured: &str) -> Result<String, String> {
         let (configured_host, configured_port) = split(configured);
         let (host, typed_port) = match &self.bind {
             Some(bind) => split(bind),
@@ -47,9 +47,9 @@ impl TypedBind {
 
 /// A host, in brackets if it is an IPv6 address, and the port if there is one.
 fn split(bind: &str) -> (String, Option<u16>) {
-    let bare = bind.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(bind);
-    if bare.parse::<Ipv6Addr>().is_ok() {
-        return (format!("[{bare}]"), None);
+    let unbracketed = bind.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(bind);
+    if unbracketed.parse::<Ipv6Addr>().is_ok() {
+        return (format!("[{unbracketed}]"), None);
     }
     if bind.parse::<IpAddr>().is_ok() {
         return (bind.to_owned(), None);
@@ -65,9 +65,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_goes_over_what_is_configured_part_by_part() {
+    fn options_override_the_configured_address_part_by_part() {
         let over = |bind: Option<&str>, port: Option<u16>, configured: &str| {
-            TypedBind { bind: bind.map(str::to_owned), port }.over(configured)
+            BindOptions { bind: bind.map(str::to_owned), port }.resolve(configured)
         };
         let default = "127.0.0.1:7331";
         for (bind, port, configured, expected) in [

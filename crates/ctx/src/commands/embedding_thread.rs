@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// How often to check for missing vectors.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_EVERY: Duration = Duration::from_secs(1);
 /// Backoff after a failure: the first pause, doubled each time up to the last.
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 const RETRY_LAST: Duration = Duration::from_secs(300);
@@ -18,14 +18,14 @@ const RETRY_LAST: Duration = Duration::from_secs(300);
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 /// Number of vectors between two progress lines in the log.
-const TELL_EVERY: u64 = 2_000;
+const LOG_EVERY: u64 = 2_000;
 
 /// The thread that computes vectors.
-pub(super) struct Filling {
+pub(super) struct EmbeddingThread {
     ended: oneshot::Receiver<()>,
 }
 
-impl Filling {
+impl EmbeddingThread {
     /// Starts the thread, unless embeddings are disabled; it ends soon after `shutdown`.
     pub(super) fn start(knowledge: Arc<Knowledge>, shutdown: CancellationToken) -> Self {
         let (done, ended) = oneshot::channel();
@@ -52,7 +52,7 @@ fn run(knowledge: &Knowledge, shutdown: &CancellationToken) {
             // Nothing is missing any more, or another process is computing the vectors.
             Ok(()) | Err(FillError::Busy) => {
                 retry = RETRY_FIRST;
-                LOOK_EVERY
+                POLL_EVERY
             }
             Err(error) => {
                 tracing::warn!(
@@ -73,10 +73,10 @@ fn fill_once(knowledge: &Knowledge, shutdown: &CancellationToken) -> Result<(), 
     if !knowledge.lacks_vectors()? {
         return Ok(());
     }
-    let told = std::cell::Cell::new(0);
+    let logged = std::cell::Cell::new(0);
     let filled = knowledge.fill(Effort::Low, shutdown, &|progress| {
-        if progress.done >= told.get() + TELL_EVERY {
-            told.set(progress.done);
+        if progress.done >= logged.get() + LOG_EVERY {
+            logged.set(progress.done);
             tracing::info!("{} of {} vectors are made", progress.done, progress.chunks);
         }
     })?;

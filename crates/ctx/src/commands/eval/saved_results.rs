@@ -1,6 +1,6 @@
 //! The stored results of the last evaluation of each file of questions, to compare the next one with.
 
-use super::questions::Question;
+use super::questions::EvalQuestion;
 use ctx_core::Figures;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,29 +11,32 @@ use std::path::{Path, PathBuf};
 
 /// The last results of one file of questions, by mode.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Kept {
+#[serde(expecting = "struct Kept")]
+pub(super) struct SavedResults {
     /// Path of the file of questions, for people who look into the folder.
     pub(super) file: String,
-    pub(super) modes: BTreeMap<String, Results>,
+    pub(super) modes: BTreeMap<String, ModeResults>,
 }
 
 /// The results of one search mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Results {
+#[serde(expecting = "struct Results")]
+pub(super) struct ModeResults {
     pub(super) at: Timestamp,
-    pub(super) questions: Vec<Measured>,
+    pub(super) questions: Vec<MeasuredQuestion>,
 }
 
 /// A question with its metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Measured {
+#[serde(expecting = "struct Measured")]
+pub(super) struct MeasuredQuestion {
     #[serde(flatten)]
-    pub(super) question: Question,
+    pub(super) question: EvalQuestion,
     #[serde(flatten)]
     pub(super) figures: Figures,
 }
 
-impl Kept {
+impl SavedResults {
     /// The path of the results of `file`: in a folder next to the store, named by a hash of the file's path relative
     /// to the workspace, so that a moved workspace keeps them.
     pub(super) fn path(store: &Path, file: &str) -> PathBuf {
