@@ -37,7 +37,7 @@ impl<'a> Archive<'a> {
     }
 
     /// The text of a required member; an error if it is missing.
-    pub(super) fn required(&mut self, name: &str) -> Result<String, ExtractError> {
+    pub(super) fn required_text(&mut self, name: &str) -> Result<String, ExtractError> {
         match self.text(name)? {
             Some(text) => Ok(text),
             None => failed(format!("it is damaged: {name} is missing")),
@@ -108,7 +108,7 @@ pub(super) mod tests {
         assert!(bomb.len() < 64 << 10);
         let bounds = Bounds::start(ExtractLimits { unpacked_bytes: 5 << 20, ..ExtractLimits::DEFAULT });
         let mut archive = Archive::open(&bomb, &bounds).unwrap();
-        assert_eq!(archive.required("a").unwrap().len(), 4 << 20);
+        assert_eq!(archive.required_text("a").unwrap().len(), 4 << 20);
         let refused = archive.text("b");
         assert_eq!(refused, Err(ExtractError::Failed("it unpacks to more than 5242880 bytes".to_owned())));
         assert_eq!(archive.text("c"), Ok(None));

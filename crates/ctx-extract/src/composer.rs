@@ -6,25 +6,25 @@ use super::markdown::atx_heading;
 
 /// The kind of the last block in the body. Items and rows follow a block of their kind without a blank line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Last {
-    Block,
-    Item,
-    Row,
+enum BlockKind {
+    Other,
+    ListItem,
+    TableRow,
 }
 
 /// Writes a body. At a limit it truncates the text instead of failing.
 pub(super) struct Composer<'a> {
     bounds: &'a Bounds,
     body: String,
-    last: Last,
+    last_block: BlockKind,
     rows: usize,
     /// The limit that truncated the text.
-    cut: Option<&'static str>,
+    truncated_by: Option<&'static str>,
 }
 
 impl<'a> Composer<'a> {
     pub(super) fn new(bounds: &'a Bounds) -> Self {
-        Self { bounds, body: String::new(), last: Last::Block, rows: 0, cut: None }
+        Self { bounds, body: String::new(), last_block: BlockKind::Other, rows: 0, truncated_by: None }
     }
 
     pub(super) fn bounds(&self) -> &'a Bounds {
@@ -34,7 +34,7 @@ impl<'a> Composer<'a> {
     pub(super) fn heading(&mut self, level: usize, text: &str) {
         let text = one_line(text);
         if !text.is_empty() {
-            self.add(Last::Block, &format!("{} {text}", "#".repeat(level.clamp(1, 6))));
+            self.add(BlockKind::Other, &format!("{} {text}", "#".repeat(level.clamp(1, 6))));
         }
     }
 
@@ -46,11 +46,11 @@ impl<'a> Composer<'a> {
             if !lines.is_empty() {
                 lines.push('\n');
             }
-            lines.push_str(guard(line));
+            lines.push_str(escape_marker(line));
             lines.push_str(line);
         }
         if !lines.is_empty() {
-            self.add(Last::Block, &lines);
+            self.add(BlockKind::Other, &lines);
         }
     }
 
@@ -58,7 +58,7 @@ impl<'a> Composer<'a> {
     pub(super) fn markdown(&mut self, text: &str) {
         let text = text.trim_matches('\n');
         if !text.trim().is_empty() {
-            self.add(Last::Block, text);
+            self.add(BlockKind::Other, text);
         }
     }
 
@@ -66,7 +66,7 @@ impl<'a> Composer<'a> {
         let text = one_line(text);
         if !text.is_empty() {
             let indent = "  ".repeat(depth.min(8));
-            self.add(Last::Item, &format!("{indent}{marker} {text}"));
+            self.add(BlockKind::ListItem, &format!("{indent}{marker} {text}"));
         }
     }
 
@@ -83,10 +83,10 @@ impl<'a> Composer<'a> {
     pub(super) fn row_line(&mut self, line: &str) {
         self.rows += 1;
         if self.rows > self.bounds.limits.rows {
-            self.cut.get_or_insert("rows");
+            self.truncated_by.get_or_insert("rows");
             return;
         }
-        self.add(Last::Row, &format!("{}{line}", guard(line)));
+        self.add(BlockKind::TableRow, &format!("{}{line}", escape_marker(line)));
     }
 
     pub(super) fn code(&mut self, language: &str, text: &str) {
@@ -94,30 +94,30 @@ impl<'a> Composer<'a> {
         if !text.trim().is_empty() {
             let fence =
                 if text.lines().any(|line| line.trim_start().starts_with("```")) { "~~~" } else { "```" };
-            self.add(Last::Block, &format!("{fence}{language}\n{text}\n{fence}"));
+            self.add(BlockKind::Other, &format!("{fence}{language}\n{text}\n{fence}"));
         }
     }
 
     /// Records that content was left out because of a limit.
-    pub(super) fn cut(&mut self, what: &'static str) {
-        self.cut.get_or_insert(what);
+    pub(super) fn mark_truncated(&mut self, limit: &'static str) {
+        self.truncated_by.get_or_insert(limit);
     }
 
     /// Whether a limit is reached, so that no more text is accepted.
     pub(super) fn is_full(&mut self) -> bool {
-        if self.cut.is_none() && self.bounds.is_late() {
-            self.cut = Some("time");
+        if self.truncated_by.is_none() && self.bounds.is_late() {
+            self.truncated_by = Some("time");
         }
-        self.cut.is_some()
+        self.truncated_by.is_some()
     }
 
     /// Appends the body of another composer with the same limits.
     pub(super) fn append(&mut self, other: Composer<'_>) {
         self.rows += other.rows;
         if !other.body.is_empty() {
-            self.add(Last::Block, &other.body);
+            self.add(BlockKind::Other, &other.body);
         }
-        self.cut = self.cut.or(other.cut);
+        self.truncated_by = self.truncated_by.or(other.truncated_by);
     }
 
     pub(super) fn length(&self) -> usize {
@@ -130,7 +130,7 @@ impl<'a> Composer<'a> {
             self.body.push('\n');
         }
         let limits = &self.bounds.limits;
-        let note = self.cut.map(|what| match what {
+        let note = self.truncated_by.map(|limit| match limit {
             "text" => format!("only its first {} bytes of text are kept", limits.text_bytes),
             "rows" => format!("only its first {} rows are kept", limits.rows),
             "parts" => format!("only its first {} pages or parts are kept", limits.parts),
@@ -140,25 +140,25 @@ impl<'a> Composer<'a> {
         (self.body, note)
     }
 
-    fn add(&mut self, kind: Last, text: &str) {
+    fn add(&mut self, kind: BlockKind, text: &str) {
         if self.is_full() {
             return;
         }
         if !self.body.is_empty() {
-            let together = kind == self.last && kind != Last::Block;
+            let together = kind == self.last_block && kind != BlockKind::Other;
             self.body.push_str(if together { "\n" } else { "\n\n" });
         }
-        self.last = kind;
+        self.last_block = kind;
         let room = self.bounds.limits.text_bytes.saturating_sub(self.body.len());
         if text.len() > room {
-            self.cut = Some("text");
+            self.truncated_by = Some("text");
         }
         self.body.push_str(&text[..text.floor_char_boundary(room)]);
     }
 }
 
 /// A backslash for lines that look like a heading or a fence, so that they stay plain text.
-fn guard(line: &str) -> &'static str {
+fn escape_marker(line: &str) -> &'static str {
     let is_fence = ["```", "~~~"].iter().any(|fence| line.trim_start().starts_with(fence));
     if is_fence || atx_heading(line).is_some() { "\\" } else { "" }
 }

@@ -2,8 +2,8 @@
 
 use super::bounds::Bounds;
 use super::composer::Composer;
-use super::table::Table;
-use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, ending, text};
+use super::table::TableWriter;
+use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, extension, text};
 
 pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, needs_worker: false };
 
@@ -12,17 +12,20 @@ const SNIFF_BYTES: usize = 8 << 10;
 
 fn accepts(raw: &RawDocument) -> bool {
     raw.is_text()
-        && raw.hinted(&["text/csv", "text/tab-separated-values", "application/csv"], &["csv", "tsv", "tab"])
+        && raw.matches_hints(
+            &["text/csv", "text/tab-separated-values", "application/csv"],
+            &["csv", "tsv", "tab"],
+        )
 }
 
 fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractError> {
     let text = text::decode(&raw.bytes, raw.charset.as_deref())?;
     let tabs = raw.content_type.as_deref() == Some("text/tab-separated-values")
-        || matches!(&*ending(&raw.name), "tsv" | "tab");
-    let separator = if tabs { '\t' } else { separator(&text) };
+        || matches!(&*extension(&raw.name), "tsv" | "tab");
+    let separator = if tabs { '\t' } else { detect_separator(&text) };
     let mut composer = Composer::new(bounds);
-    let mut table = Table::default();
-    let mut rows = Rows { rest: &text, separator, cells_max: bounds.limits.cells };
+    let mut table = TableWriter::default();
+    let mut rows = CsvReader { rest: &text, separator, cells_max: bounds.limits.cells };
     while let Some(row) = rows.next_row() {
         table.push(row, &mut composer);
         if composer.is_full() {
@@ -42,7 +45,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
 }
 
 /// The most frequent separator in the first non-empty line.
-fn separator(text: &str) -> char {
+fn detect_separator(text: &str) -> char {
     let head = &text[..text.floor_char_boundary(SNIFF_BYTES)];
     let line = head.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let count = |separator: &char| line.matches(*separator).count();
@@ -50,20 +53,20 @@ fn separator(text: &str) -> char {
     ['|', '\t', ';', ','].into_iter().max_by_key(count).unwrap_or(',')
 }
 
-struct Rows<'a> {
+struct CsvReader<'a> {
     rest: &'a str,
     separator: char,
     cells_max: usize,
 }
 
-impl Rows<'_> {
+impl CsvReader<'_> {
     fn next_row(&mut self) -> Option<Vec<String>> {
         if self.rest.is_empty() {
             return None;
         }
         let mut row = Vec::new();
         loop {
-            let (cell, length) = self.cell();
+            let (cell, length) = self.parse_cell();
             if row.len() < self.cells_max {
                 row.push(cell);
             }
@@ -79,7 +82,7 @@ impl Rows<'_> {
     }
 
     /// Parses the first cell; returns its text and its length in bytes.
-    fn cell(&self) -> (String, usize) {
+    fn parse_cell(&self) -> (String, usize) {
         let ends = |char: char| char == self.separator || char == '\n' || char == '\r';
         let Some(quoted) = self.rest.strip_prefix('"') else {
             let end = self.rest.find(ends).unwrap_or(self.rest.len());
@@ -147,7 +150,7 @@ mod tests {
             let quoted = |cell: &String| format!("\"{}\"", cell.replace('"', "\"\""));
             let lines = rows.iter().map(|row| row.iter().map(quoted).collect::<Vec<_>>().join(","));
             let text = lines.collect::<Vec<_>>().join("\n");
-            let mut read = Rows { rest: &text, separator: ',', cells_max: 10 };
+            let mut read = CsvReader { rest: &text, separator: ',', cells_max: 10 };
             let back: Vec<_> = std::iter::from_fn(|| read.next_row()).collect();
             prop_assert_eq!(back, rows);
         }

@@ -3,16 +3,16 @@
 use super::archive::Archive;
 use super::bounds::Bounds;
 use super::composer::Composer;
-use super::form::Form;
-use super::package::{main_part, properties, relations};
-use super::xml::{Node, Xml, attribute};
+use super::format::FileFormat;
+use super::package::{main_part, read_properties, relationships};
+use super::xml::{XmlEvent, XmlReader, attribute};
 use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, markdown};
 use quick_xml::events::BytesStart;
 use std::collections::HashMap;
 use std::mem;
 
 pub(super) const EXTRACTOR: Extractor =
-    Extractor { accepts: |raw| raw.form == Form::Docx, extract, needs_worker: true };
+    Extractor { accepts: |raw| raw.format == FileFormat::Docx, extract, needs_worker: true };
 
 const CONTENT_TYPE: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
 
@@ -23,23 +23,23 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         content_type: CONTENT_TYPE.to_owned(),
         ..ExtractedText::default()
     };
-    properties(&mut archive, "docProps/core.xml", &mut extracted)?;
+    read_properties(&mut archive, "docProps/core.xml", &mut extracted)?;
     let main = main_part(&mut archive, "word/document.xml")?;
     let mut styles = HashMap::new();
     let mut notes = Vec::new();
-    for relation in relations(&mut archive, &main)? {
-        match relation.kind.as_str() {
-            "styles" => styles = read_styles(&mut archive, &relation.target)?,
-            "footnotes" | "endnotes" => notes.push(relation.target),
+    for relationship in relationships(&mut archive, &main)? {
+        match relationship.kind.as_str() {
+            "styles" => styles = read_styles(&mut archive, &relationship.target)?,
+            "footnotes" | "endnotes" => notes.push(relationship.target),
             _ => {}
         }
     }
     let mut composer = Composer::new(bounds);
     let mut title = None;
     for part in [main].into_iter().chain(notes) {
-        let text = archive.required(&part)?;
-        let mut walk = Walk::new(&styles, &mut composer, &mut title);
-        walk.run(Xml::new(&text, &part, bounds))?;
+        let text = archive.required_text(&part)?;
+        let mut walker = DocxWalker::new(&styles, &mut composer, &mut title);
+        walker.run(XmlReader::new(&text, &part, bounds))?;
     }
     let (body, note) = composer.finish();
     // A visible title is more reliable than the title property.
@@ -49,22 +49,27 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
 
 /// The role of paragraphs with a style.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Style {
+struct ParagraphStyle {
     is_title: bool,
     level: Option<usize>,
     is_item: bool,
 }
 
 /// Reads the styles by id. Built-in style names are English in every language of the program.
-fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<HashMap<String, Style>, ExtractError> {
+fn read_styles(
+    archive: &mut Archive<'_>,
+    part: &str,
+) -> Result<HashMap<String, ParagraphStyle>, ExtractError> {
     let mut styles = HashMap::new();
     let Some(text) = archive.text(part)? else { return Ok(styles) };
-    let mut xml = Xml::new(&text, part, archive.bounds());
-    let mut current: Option<(String, Style)> = None;
+    let mut xml = XmlReader::new(&text, part, archive.bounds());
+    let mut current: Option<(String, ParagraphStyle)> = None;
     loop {
         match xml.next()? {
-            Node::Open(tag) => match (tag.local_name().into_inner(), &mut current) {
-                ("style", _) => current = attribute(&tag, "styleId").map(|id| (id, Style::default())),
+            XmlEvent::Start(tag) => match (tag.local_name().into_inner(), &mut current) {
+                ("style", _) => {
+                    current = attribute(&tag, "styleId").map(|id| (id, ParagraphStyle::default()))
+                }
                 ("name", Some((_, style))) => {
                     let name = attribute(&tag, "val").unwrap_or_default().to_ascii_lowercase();
                     style.is_title = name == "title";
@@ -76,11 +81,11 @@ fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<HashMap<String, 
                 ("numPr", Some((_, style))) => style.is_item = true,
                 _ => {}
             },
-            Node::Close(tag) if tag.local_name().into_inner() == "style" => {
+            XmlEvent::End(tag) if tag.local_name().into_inner() == "style" => {
                 let has_room = styles.len() < archive.bounds().limits.entries;
                 styles.extend(current.take().filter(|_| has_room));
             }
-            Node::End => return Ok(styles),
+            XmlEvent::Eof => return Ok(styles),
             _ => {}
         }
     }
@@ -93,50 +98,50 @@ fn outline_level(tag: &BytesStart<'_>) -> Option<usize> {
 }
 
 #[derive(Default)]
-struct Paragraph {
+struct OpenParagraph {
     text: String,
-    style: Style,
+    style: ParagraphStyle,
     depth: usize,
 }
 
 #[derive(Default)]
-struct Table {
+struct OpenTable {
     row: Vec<String>,
     cell: String,
 }
 
 /// The state of the walk over a document's elements.
-struct Walk<'a, 'b> {
-    styles: &'a HashMap<String, Style>,
+struct DocxWalker<'a, 'b> {
+    styles: &'a HashMap<String, ParagraphStyle>,
     composer: &'a mut Composer<'b>,
     title: &'a mut Option<String>,
     /// The open paragraphs, outermost first; more than one inside a text box.
-    paragraphs: Vec<Paragraph>,
-    tables: Vec<Table>,
+    paragraphs: Vec<OpenParagraph>,
+    tables: Vec<OpenTable>,
     in_text: bool,
 }
 
-impl<'a, 'b> Walk<'a, 'b> {
+impl<'a, 'b> DocxWalker<'a, 'b> {
     fn new(
-        styles: &'a HashMap<String, Style>,
+        styles: &'a HashMap<String, ParagraphStyle>,
         composer: &'a mut Composer<'b>,
         title: &'a mut Option<String>,
     ) -> Self {
         Self { styles, composer, title, paragraphs: Vec::new(), tables: Vec::new(), in_text: false }
     }
 
-    fn run(&mut self, mut xml: Xml<'_>) -> Result<(), ExtractError> {
+    fn run(&mut self, mut xml: XmlReader<'_>) -> Result<(), ExtractError> {
         while !self.composer.is_full() {
             match xml.next()? {
-                Node::Open(tag) => match tag.local_name().into_inner() {
+                XmlEvent::Start(tag) => match tag.local_name().into_inner() {
                     // Fallbacks for programs without support for the original content; moved text; separators of notes.
                     "Fallback" | "moveFrom" | "separator" | "continuationSeparator" => xml.skip()?,
                     name => self.open(name, &tag),
                 },
-                Node::Close(tag) => self.close(tag.local_name().into_inner()),
-                Node::Text(text) if self.in_text => self.text(&text),
-                Node::Text(_) => {}
-                Node::End => break,
+                XmlEvent::End(tag) => self.close(tag.local_name().into_inner()),
+                XmlEvent::Text(text) if self.in_text => self.text(&text),
+                XmlEvent::Text(_) => {}
+                XmlEvent::Eof => break,
             }
         }
         Ok(())
@@ -145,12 +150,12 @@ impl<'a, 'b> Walk<'a, 'b> {
     fn open(&mut self, name: &str, tag: &BytesStart<'_>) {
         let value = || attribute(tag, "val").unwrap_or_default();
         match name {
-            "p" => self.paragraphs.push(Paragraph::default()),
+            "p" => self.paragraphs.push(OpenParagraph::default()),
             "t" => self.in_text = true,
             "tab" => self.text("\t"),
             "br" | "cr" => self.text("\n"),
             "noBreakHyphen" => self.text("-"),
-            "tbl" => self.tables.push(Table::default()),
+            "tbl" => self.tables.push(OpenTable::default()),
             _ => {}
         }
         let Some(paragraph) = self.paragraphs.last_mut() else { return };
@@ -197,22 +202,22 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 
     fn end_paragraph(&mut self) {
-        let Some(Paragraph { text, style, depth }) = self.paragraphs.pop() else { return };
+        let Some(OpenParagraph { text, style, depth }) = self.paragraphs.pop() else { return };
         if let Some(table) = self.tables.last_mut() {
             push_word(&mut table.cell, &text);
             return;
         }
         match style {
             _ if text.trim().is_empty() => {}
-            Style { is_title: true, .. } => {
+            ParagraphStyle { is_title: true, .. } => {
                 self.composer.heading(1, &text);
                 self.title.get_or_insert_with(|| text.trim().to_owned());
             }
             // One level lower if the document has a title.
-            Style { level: Some(level), .. } => {
+            ParagraphStyle { level: Some(level), .. } => {
                 self.composer.heading(level + usize::from(self.title.is_some()), &text);
             }
-            Style { is_item: true, .. } => self.composer.item(depth, "-", &text),
+            ParagraphStyle { is_item: true, .. } => self.composer.item(depth, "-", &text),
             _ => self.composer.paragraph(&text),
         }
     }

@@ -21,22 +21,22 @@ const VALUE_BYTES_MAX: usize = 2_000;
 
 /// The parsed front matter, and the text after it.
 pub(super) fn split(text: &str) -> (ExtractedText, &str) {
-    let block = block(text, "---", read_yaml).or_else(|| block(text, "+++", read_toml));
+    let block = parse_block(text, "---", read_yaml).or_else(|| parse_block(text, "+++", read_toml));
     let Some((entries, body)) = block else { return (ExtractedText::default(), text) };
     let mut extracted = ExtractedText::default();
     for (key, value) in entries.into_iter().take(KEYS_MAX) {
-        apply(&mut extracted, key, value);
+        apply_entry(&mut extracted, key, value);
     }
     (extracted, body)
 }
 
-type Entries = Vec<(String, Vec<String>)>;
+type FrontMatterEntries = Vec<(String, Vec<String>)>;
 
-fn block<'a>(
+fn parse_block<'a>(
     text: &'a str,
     fence: &str,
-    read: fn(&[&'a str]) -> Option<Entries>,
-) -> Option<(Entries, &'a str)> {
+    read: fn(&[&'a str]) -> Option<FrontMatterEntries>,
+) -> Option<(FrontMatterEntries, &'a str)> {
     let rest = text.strip_prefix(fence)?;
     let rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n'))?;
     let mut length = 0;
@@ -55,7 +55,7 @@ fn block<'a>(
     None
 }
 
-fn apply(extracted: &mut ExtractedText, key: String, mut values: Vec<String>) {
+fn apply_entry(extracted: &mut ExtractedText, key: String, mut values: Vec<String>) {
     values.retain(|value| !value.is_empty());
     values.truncate(ENTRIES_MAX);
     for value in &mut values {
@@ -75,9 +75,9 @@ fn apply(extracted: &mut ExtractedText, key: String, mut values: Vec<String>) {
             }
             return;
         }
-        "date" | "created" | "created_at" => extracted.created_at = timestamp(&first),
+        "date" | "created" | "created_at" => extracted.created_at = parse_timestamp(&first),
         "updated" | "updated_at" | "lastmod" | "last_modified" | "modified" => {
-            extracted.updated_at = timestamp(&first);
+            extracted.updated_at = parse_timestamp(&first);
         }
         _ => {}
     }
@@ -88,7 +88,7 @@ fn apply(extracted: &mut ExtractedText, key: String, mut values: Vec<String>) {
 }
 
 /// Parses a timestamp in any of the usual formats; UTC if it has no time zone.
-pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
+pub(super) fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     let zoned = || text.parse::<Timestamp>().ok().or_else(|| text.replacen(' ', "T", 1).parse().ok());
     let civil = || {
@@ -99,8 +99,8 @@ pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
     zoned().or_else(|| Some(civil()?.to_zoned(TimeZone::UTC).ok()?.timestamp()))
 }
 
-fn read_yaml(lines: &[&str]) -> Option<Entries> {
-    let mut entries = Entries::new();
+fn read_yaml(lines: &[&str]) -> Option<FrontMatterEntries> {
+    let mut entries = FrontMatterEntries::new();
     let mut rest = lines.iter().copied().peekable();
     while let Some(line) = rest.next() {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -111,30 +111,30 @@ fn read_yaml(lines: &[&str]) -> Option<Entries> {
         if indented || !(value.is_empty() || value.starts_with([' ', '\t'])) {
             return None;
         }
-        let mut below = Vec::new();
+        let mut continuation = Vec::new();
         while let Some(next) = rest.next_if(|next| next.is_empty() || next.starts_with([' ', '\t', '-'])) {
-            below.push(next.trim());
+            continuation.push(next.trim());
         }
-        let value = without_comment(value.trim());
-        let key = unquoted(key.trim()).to_owned();
+        let value = strip_comment(value.trim());
+        let key = unquote(key.trim()).to_owned();
         let values = match value {
-            "" => below.iter().filter_map(|line| line.strip_prefix('-')).map(scalar).collect(),
-            ">" | ">-" | ">+" => vec![one_line(&below.join(" "))],
-            "|" | "|-" | "|+" => vec![below.join("\n").trim().to_owned()],
+            "" => continuation.iter().filter_map(|line| line.strip_prefix('-')).map(scalar).collect(),
+            ">" | ">-" | ">+" => vec![one_line(&continuation.join(" "))],
+            "|" | "|-" | "|+" => vec![continuation.join("\n").trim().to_owned()],
             list if list.starts_with('[') => {
-                let whole = format!("{list} {}", below.join(" "));
+                let whole = format!("{list} {}", continuation.join(" "));
                 let inner = whole.trim().strip_prefix('[')?.strip_suffix(']')?;
                 inline_list(inner)
             }
-            text => vec![scalar(&format!("{text} {}", below.join(" ")))],
+            text => vec![scalar(&format!("{text} {}", continuation.join(" ")))],
         };
         entries.push((key, values));
     }
     Some(entries)
 }
 
-fn read_toml(lines: &[&str]) -> Option<Entries> {
-    let mut entries = Entries::new();
+fn read_toml(lines: &[&str]) -> Option<FrontMatterEntries> {
+    let mut entries = FrontMatterEntries::new();
     let mut rest = lines.iter().copied();
     while let Some(line) = rest.next() {
         let line = line.trim();
@@ -146,16 +146,16 @@ fn read_toml(lines: &[&str]) -> Option<Entries> {
             break;
         }
         let (key, value) = line.split_once('=')?;
-        let mut value = without_comment(value.trim()).to_owned();
+        let mut value = strip_comment(value.trim()).to_owned();
         while value.starts_with('[') && !value.ends_with(']') {
             value.push(' ');
-            value.push_str(without_comment(rest.next()?.trim()));
+            value.push_str(strip_comment(rest.next()?.trim()));
         }
         let values = match value.strip_prefix('[').and_then(|list| list.strip_suffix(']')) {
             Some(inner) => inline_list(inner),
             None => vec![scalar(&value)],
         };
-        entries.push((unquoted(key.trim()).to_owned(), values));
+        entries.push((unquote(key.trim()).to_owned(), values));
     }
     Some(entries)
 }
@@ -185,11 +185,11 @@ fn scalar(text: &str) -> String {
     let text = text.trim();
     match text.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
         Some(inner) => inner.replace("\\\"", "\"").replace("\\\\", "\\"),
-        None => unquoted(text).to_owned(),
+        None => unquote(text).to_owned(),
     }
 }
 
-fn unquoted(text: &str) -> &str {
+fn unquote(text: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(inner) = text.strip_prefix(quote).and_then(|inner| inner.strip_suffix(quote)) {
             return inner;
@@ -199,7 +199,7 @@ fn unquoted(text: &str) -> &str {
 }
 
 /// Removes a trailing comment from a value.
-fn without_comment(value: &str) -> &str {
+fn strip_comment(value: &str) -> &str {
     if value.starts_with(['"', '\'']) {
         return value;
     }

@@ -4,14 +4,14 @@
 
 use super::bounds::Bounds;
 use super::composer::{Composer, one_line};
-use super::front_matter::timestamp;
+use super::front_matter::parse_timestamp;
 use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, text};
 
 mod blocks;
 mod tokens;
 
-use blocks::Blocks;
-use tokens::{Tag, Token, Tokens};
+use blocks::BlockBuilder;
+use tokens::{HtmlToken, HtmlTokens, Tag};
 
 pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, needs_worker: true };
 
@@ -21,8 +21,8 @@ const CHARSET_BYTES: usize = 2 << 10;
 const ARTICLE_SHARE_MIN: usize = 8;
 
 fn accepts(raw: &RawDocument) -> bool {
-    let hinted = || raw.hinted(&["text/html", "application/xhtml+xml"], &["html", "htm", "xhtml"]);
-    raw.is_text() && (hinted() || looks_like_html(&raw.bytes) && text::code_type(raw).is_none())
+    let is_hinted = || raw.matches_hints(&["text/html", "application/xhtml+xml"], &["html", "htm", "xhtml"]);
+    raw.is_text() && (is_hinted() || looks_like_html(&raw.bytes) && text::code_type(raw).is_none())
 }
 
 fn looks_like_html(bytes: &[u8]) -> bool {
@@ -42,13 +42,13 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         ..ExtractedText::default()
     };
     let mut composer = Composer::new(bounds);
-    let about = compose(&page, &mut composer);
+    let metadata = compose(&page, &mut composer);
     (extracted.body, extracted.note) = composer.finish();
-    extracted.title = about.title();
-    extracted.author = about.author;
-    extracted.created_at = about.published.as_deref().and_then(timestamp);
-    extracted.updated_at = about.modified.as_deref().and_then(timestamp);
-    if let Some(description) = about.description {
+    extracted.title = metadata.title();
+    extracted.author = metadata.author;
+    extracted.created_at = metadata.published.as_deref().and_then(parse_timestamp);
+    extracted.updated_at = metadata.modified.as_deref().and_then(parse_timestamp);
+    if let Some(description) = metadata.description {
         extracted.metadata.insert("description".to_owned(), description.into());
     }
     Ok(extracted)
@@ -66,8 +66,8 @@ fn declared_charset(bytes: &[u8]) -> Option<String> {
 
 /// Metadata of a page.
 #[derive(Debug, Default)]
-pub(super) struct About {
-    pub(super) named: Option<String>,
+pub(super) struct PageMetadata {
+    pub(super) title_element: Option<String>,
     pub(super) first_heading: Option<String>,
     author: Option<String>,
     description: Option<String>,
@@ -76,82 +76,84 @@ pub(super) struct About {
     has_article: bool,
 }
 
-impl About {
+impl PageMetadata {
     /// The first heading if the page's `<title>` contains it (and only adds the site's name), else the `<title>`.
     pub(super) fn title(&self) -> Option<String> {
-        let named = self.named.as_deref().map(one_line).filter(|named| !named.is_empty());
+        let title = self.title_element.as_deref().map(one_line).filter(|title| !title.is_empty());
         let heading = self.first_heading.clone();
-        match (named, heading) {
-            (Some(named), Some(heading)) if named.contains(&heading) => Some(heading),
-            (named, heading) => named.or(heading),
+        match (title, heading) {
+            (Some(title), Some(heading)) if title.contains(&heading) => Some(heading),
+            (title, heading) => title.or(heading),
         }
     }
 
-    fn note_meta(&mut self, tag: &Tag) {
+    fn read_meta_tag(&mut self, tag: &Tag) {
         let Some(content) = tag.attribute("content").filter(|content| !content.trim().is_empty()) else {
             return;
         };
         let name = tag.attribute("name").or_else(|| tag.attribute("property")).unwrap_or_default();
-        let place = match name.to_ascii_lowercase().as_str() {
+        let field = match name.to_ascii_lowercase().as_str() {
             "author" => &mut self.author,
             "description" | "og:description" => &mut self.description,
             "article:published_time" | "dcterms.created" => &mut self.published,
             "article:modified_time" | "dcterms.modified" => &mut self.modified,
             _ => return,
         };
-        place.get_or_insert_with(|| one_line(&content));
+        field.get_or_insert_with(|| one_line(&content));
     }
 }
 
 /// Adds the text of a page: its article if one is marked, else everything except navigation and the like.
-pub(super) fn compose(page: &str, composer: &mut Composer<'_>) -> About {
+pub(super) fn compose(page: &str, composer: &mut Composer<'_>) -> PageMetadata {
     let bounds = composer.bounds();
     let mut whole = Composer::new(bounds);
-    let about = walk(page, &mut whole, false);
+    let metadata = read_page(page, &mut whole, false);
     let mut best = whole;
-    if about.has_article {
+    if metadata.has_article {
         let mut article = Composer::new(bounds);
-        walk(page, &mut article, true);
+        read_page(page, &mut article, true);
         if article.length() * ARTICLE_SHARE_MIN >= best.length() {
             best = article;
         }
     }
     composer.append(best);
-    about
+    metadata
 }
 
-fn walk(page: &str, composer: &mut Composer<'_>, only_article: bool) -> About {
-    let mut about = About::default();
-    let mut blocks = Blocks::new(composer, only_article);
+fn read_page(page: &str, composer: &mut Composer<'_>, only_article: bool) -> PageMetadata {
+    let mut metadata = PageMetadata::default();
+    let mut blocks = BlockBuilder::new(composer, only_article);
     let xml = page.trim_start_matches('\u{feff}').starts_with("<?xml");
-    let mut naming = false;
-    for token in Tokens::new(page, xml) {
+    let mut in_title = false;
+    for token in HtmlTokens::new(page, xml) {
         match token {
-            Token::Open(tag) => {
+            HtmlToken::StartTag(tag) => {
                 match &*tag.name {
-                    "title" if about.named.is_none() && !blocks.is_in("svg") => {
-                        naming = !(xml && tag.self_closing)
+                    "title" if metadata.title_element.is_none() && !blocks.is_in("svg") => {
+                        in_title = !(xml && tag.self_closing)
                     }
-                    "meta" => about.note_meta(&tag),
-                    "main" | "article" => about.has_article = true,
+                    "meta" => metadata.read_meta_tag(&tag),
+                    "main" | "article" => metadata.has_article = true,
                     _ => {}
                 }
                 blocks.open(&tag.name, &|name| tag.attribute(name), tag.self_closing && xml);
             }
-            Token::Close(name) => {
-                naming &= name != "title";
+            HtmlToken::EndTag(name) => {
+                in_title &= name != "title";
                 blocks.close(&name);
             }
-            Token::Text(text) if naming => about.named.get_or_insert_default().push_str(&text),
-            Token::Text(text) => blocks.text(&text),
-            Token::Pending => {}
+            HtmlToken::Text(text) if in_title => {
+                metadata.title_element.get_or_insert_default().push_str(&text)
+            }
+            HtmlToken::Text(text) => blocks.text(&text),
+            HtmlToken::Pending => {}
         }
         if blocks.is_full() {
             break;
         }
     }
-    about.first_heading = blocks.finish();
-    about
+    metadata.first_heading = blocks.finish();
+    metadata
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod composer;
 mod csv;
 mod docx;
 mod epub;
-mod form;
+mod format;
 mod front_matter;
 mod html;
 mod job;
@@ -30,7 +30,7 @@ pub use job::{ReplyHeader, decode_reply, encode_job, run_job};
 pub use markdown::atx_heading;
 
 use bounds::Bounds;
-use form::Form;
+use format::FileFormat;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -44,20 +44,20 @@ pub const EXTRACTION_VERSION: u32 = 2;
 pub const STACK_BYTES: usize = 16 << 20;
 
 /// File extensions of readable documents, the most common first.
-const DOCUMENT_ENDINGS: [&str; 22] = [
+const DOCUMENT_EXTENSIONS: [&str; 22] = [
     "md", "markdown", "mdx", "txt", "rst", "adoc", "pdf", "docx", "pptx", "xlsx", "odt", "odp", "ods",
     "epub", "html", "htm", "xhtml", "ipynb", "csv", "tsv", "tex", "org",
 ];
 
 /// File extensions of readable documents.
 pub fn document_endings() -> impl Iterator<Item = &'static str> {
-    DOCUMENT_ENDINGS.into_iter()
+    DOCUMENT_EXTENSIONS.into_iter()
 }
 
 /// File extensions of readable documents, then of source code and data. The format is detected by content; extensions
 /// only help to choose files.
 pub fn readable_endings() -> impl Iterator<Item = &'static str> {
-    document_endings().chain(text::code_endings())
+    document_endings().chain(text::code_extensions())
 }
 
 /// A document before its text is extracted.
@@ -71,7 +71,8 @@ pub struct RawDocument {
     content_type: Option<String>,
     /// The character set that came with the media type.
     charset: Option<String>,
-    form: Form,
+    #[serde(rename = "form")]
+    format: FileFormat,
     /// The media type of a document given as text, which is kept unless the content shows another one.
     given_type: Option<String>,
 }
@@ -79,14 +80,14 @@ pub struct RawDocument {
 impl RawDocument {
     /// A document with its name and the media type given by its source, if any. Both are hints.
     pub fn new(bytes: Vec<u8>, name: &str, content_type: Option<&str>) -> Self {
-        let form = Form::of(&bytes);
-        Self { form, ..Self::described(bytes, name, content_type) }
+        let format = FileFormat::detect(&bytes);
+        Self { format, ..Self::from_parts(bytes, name, content_type) }
     }
 
     /// A document given as text.
     pub fn from_text(text: &str, name: &str, content_type: Option<&str>) -> Self {
         let bytes = text.replace('\0', "").into_bytes();
-        Self { given_type: content_type.map(str::to_owned), ..Self::described(bytes, name, content_type) }
+        Self { given_type: content_type.map(str::to_owned), ..Self::from_parts(bytes, name, content_type) }
     }
 
     /// Its content.
@@ -97,48 +98,52 @@ impl RawDocument {
     /// Whether its format must be read in a sandboxed process: every format except plain text, Markdown, CSV and source
     /// code.
     pub fn needs_worker(&self) -> bool {
-        match self.form {
-            Form::Archive => true,
+        match self.format {
+            FileFormat::Archive => true,
             _ => extractor(self).is_ok_and(|extractor| extractor.needs_worker),
         }
     }
 
-    fn described(bytes: Vec<u8>, name: &str, content_type: Option<&str>) -> Self {
-        let given = content_type.unwrap_or_default();
-        let (content_type, parameters) = given.split_once(';').unwrap_or((given, ""));
+    fn from_parts(bytes: Vec<u8>, name: &str, content_type: Option<&str>) -> Self {
+        let declared = content_type.unwrap_or_default();
+        let (content_type, parameters) = declared.split_once(';').unwrap_or((declared, ""));
         let content_type = content_type.trim().to_ascii_lowercase();
-        let vague =
+        let is_generic =
             matches!(&*content_type, "" | "text/plain" | "application/octet-stream" | "text/*" | "*/*");
         let charset = parameters.split(';').filter_map(|parameter| parameter.trim().split_once('='));
         Self {
             bytes,
             name: name.to_owned(),
-            content_type: (!vague).then_some(content_type),
+            content_type: (!is_generic).then_some(content_type),
             charset: charset
                 .filter(|(name, _)| name.eq_ignore_ascii_case("charset"))
                 .map(|(_, value)| value.trim_matches('"').to_owned())
                 .next(),
-            form: Form::Text,
+            format: FileFormat::Text,
             given_type: None,
         }
     }
 
-    /// Replaces [`Form::Archive`] by the package format that the members of the archive show.
-    fn with_package_form(self) -> Self {
-        let form = if self.form == Form::Archive { Form::of_archive(&self.bytes) } else { self.form };
-        Self { form, ..self }
+    /// Replaces [`FileFormat::Archive`] by the package format that the members of the archive show.
+    fn with_package_format(self) -> Self {
+        let format = if self.format == FileFormat::Archive {
+            FileFormat::detect_in_archive(&self.bytes)
+        } else {
+            self.format
+        };
+        Self { format, ..self }
     }
 
     fn is_text(&self) -> bool {
-        self.form == Form::Text
+        self.format == FileFormat::Text
     }
 
     /// Whether the source declares one of these media types or, without a declaration, the name has one of these
     /// extensions.
-    fn hinted(&self, content_types: &[&str], endings: &[&str]) -> bool {
+    fn matches_hints(&self, content_types: &[&str], extensions: &[&str]) -> bool {
         match &self.content_type {
             Some(content_type) => content_types.contains(&content_type.as_str()),
-            None => endings.contains(&ending(&self.name).as_str()),
+            None => extensions.contains(&extension(&self.name).as_str()),
         }
     }
 
@@ -245,26 +250,26 @@ pub fn extract(
     is_cancelled: CancelCheck,
 ) -> Result<ExtractedText, ExtractError> {
     let work = move || {
-        if raw.form == Form::Locked {
+        if raw.format == FileFormat::Locked {
             return failed("it is protected by a password");
         }
         let bounds = Bounds::with_cancellation(limits, is_cancelled);
-        let raw = raw.with_package_form();
+        let raw = raw.with_package_format();
         let extracted = (extractor(&raw)?.extract)(&raw, &bounds);
         // Cancellation may have truncated the text, so it must not be stored.
         if bounds.is_cancelled() {
             return Err(ExtractError::interrupted());
         }
         let mut extracted = extracted?;
-        if let (Some(given), TextStructure::Plain) = (raw.given_type, extracted.structure) {
-            extracted.content_type = given;
+        if let (Some(given_type), TextStructure::Plain) = (raw.given_type, extracted.structure) {
+            extracted.content_type = given_type;
         }
         Ok(extracted)
     };
-    contained(work)
+    catch_panics(work)
 }
 
-fn contained(
+fn catch_panics(
     work: impl FnOnce() -> Result<ExtractedText, ExtractError>,
 ) -> Result<ExtractedText, ExtractError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| failed("the extractor panicked"))
@@ -275,7 +280,7 @@ fn extractor(raw: &RawDocument) -> Result<&'static Extractor, ExtractError> {
 }
 
 /// Prefixes of media types whose text is converted to Markdown.
-const COMPOSED: &[&str] = &[
+const MARKDOWN_TYPES: &[&str] = &[
     "application/epub",
     "application/pdf",
     "application/vnd.oasis.",
@@ -295,17 +300,17 @@ pub fn text_type(content_type: &str) -> &str {
         && content_type.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
     match content_type {
         _ if !is_sound => "text/plain",
-        _ if COMPOSED.iter().any(|begin| content_type.starts_with(begin)) => "text/markdown",
-        kept => kept,
+        _ if MARKDOWN_TYPES.iter().any(|prefix| content_type.starts_with(prefix)) => "text/markdown",
+        other => other,
     }
 }
 
 /// The file extension of a name, in lower case: `md`.
-fn ending(name: &str) -> String {
+fn extension(name: &str) -> String {
     name.rsplit(['/', '\\'])
         .next()
         .and_then(|file| file.rsplit_once('.'))
-        .map(|(_, ending)| ending.to_ascii_lowercase())
+        .map(|(_, extension)| extension.to_ascii_lowercase())
         .unwrap_or_default()
 }
 
@@ -316,7 +321,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_failure() {
         let panicked = Err(ExtractError::Failed("the extractor panicked".to_owned()));
-        assert_eq!(contained(|| panic!("on purpose")), panicked);
+        assert_eq!(catch_panics(|| panic!("on purpose")), panicked);
     }
 
     #[test]

@@ -10,7 +10,8 @@ const HEADING_BYTES_MAX: usize = 300;
 
 fn accepts(raw: &RawDocument) -> bool {
     raw.is_text()
-        && raw.hinted(&["text/markdown", "text/x-markdown"], &["md", "markdown", "mdown", "mkd", "mdx"])
+        && raw
+            .matches_hints(&["text/markdown", "text/x-markdown"], &["md", "markdown", "mdown", "mkd", "mdx"])
 }
 
 fn extract(raw: &RawDocument, _: &Bounds) -> Result<ExtractedText, ExtractError> {

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 pub(super) const EXTRACTOR: Extractor = Extractor { accepts, extract, needs_worker: true };
 
 fn accepts(raw: &RawDocument) -> bool {
-    raw.is_text() && raw.hinted(&["application/x-ipynb+json"], &["ipynb"])
+    raw.is_text() && raw.matches_hints(&["application/x-ipynb+json"], &["ipynb"])
 }
 
 #[derive(Deserialize)]

@@ -3,17 +3,17 @@
 use super::archive::Archive;
 use super::bounds::Bounds;
 use super::composer::Composer;
-use super::form::Form;
-use super::package::properties;
-use super::table::Table;
+use super::format::FileFormat;
+use super::package::read_properties;
+use super::table::TableWriter;
 use super::xlsx::CELL_BYTES_MAX;
-use super::xml::{Node, Xml, attribute};
+use super::xml::{XmlEvent, XmlReader, attribute};
 use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, failed, markdown};
 use quick_xml::events::BytesStart;
 use std::mem;
 
 pub(super) const EXTRACTOR: Extractor =
-    Extractor { accepts: |raw| raw.form == Form::OpenDocument, extract, needs_worker: true };
+    Extractor { accepts: |raw| raw.format == FileFormat::OpenDocument, extract, needs_worker: true };
 
 const CONTENT_TYPE: &str = "application/vnd.oasis.opendocument.";
 
@@ -23,14 +23,14 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         return failed("it is protected by a password");
     }
     let mut extracted = ExtractedText { structure: TextStructure::Markdown, ..ExtractedText::default() };
-    properties(&mut archive, "meta.xml", &mut extracted)?;
-    let said = archive.text("mimetype")?.filter(|said| said.starts_with(CONTENT_TYPE));
+    read_properties(&mut archive, "meta.xml", &mut extracted)?;
+    let declared = archive.text("mimetype")?.filter(|declared| declared.starts_with(CONTENT_TYPE));
     extracted.content_type =
-        said.map_or_else(|| format!("{CONTENT_TYPE}text"), |said| said.trim().to_owned());
-    let text = archive.required("content.xml")?;
+        declared.map_or_else(|| format!("{CONTENT_TYPE}text"), |declared| declared.trim().to_owned());
+    let text = archive.required_text("content.xml")?;
     let mut composer = Composer::new(bounds);
     let is_sheet = extracted.content_type.contains("spreadsheet");
-    let mut walk = Walk {
+    let mut walker = OdfWalker {
         composer: &mut composer,
         is_sheet,
         line: String::new(),
@@ -38,12 +38,12 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         paragraphs: 0,
         lists: 0,
         parts: 0,
-        table: Table::default(),
+        table: TableWriter::default(),
         tables: 0,
         row: Vec::new(),
-        repeated: 1,
+        cell_repetitions: 1,
     };
-    walk.run(Xml::new(&text, "content.xml", bounds))?;
+    walker.run(XmlReader::new(&text, "content.xml", bounds))?;
     (extracted.body, extracted.note) = composer.finish();
     if !is_sheet {
         extracted.title = extracted.title.or_else(|| markdown::title(&extracted.body));
@@ -51,7 +51,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
     Ok(extracted)
 }
 
-struct Walk<'a, 'b> {
+struct OdfWalker<'a, 'b> {
     composer: &'a mut Composer<'b>,
     is_sheet: bool,
     line: String,
@@ -60,32 +60,32 @@ struct Walk<'a, 'b> {
     lists: usize,
     /// Number of sheets and slides so far.
     parts: usize,
-    table: Table,
+    table: TableWriter,
     tables: usize,
     row: Vec<String>,
     /// Number of repetitions of the current cell.
-    repeated: usize,
+    cell_repetitions: usize,
 }
 
-impl Walk<'_, '_> {
-    fn run(&mut self, mut xml: Xml<'_>) -> Result<(), ExtractError> {
+impl OdfWalker<'_, '_> {
+    fn run(&mut self, mut xml: XmlReader<'_>) -> Result<(), ExtractError> {
         while !self.composer.is_full() {
             match xml.next()? {
-                Node::Open(tag) => match tag.local_name().into_inner() {
+                XmlEvent::Start(tag) => match tag.local_name().into_inner() {
                     // Comments, deleted text, styles and scripts.
                     "annotation" | "tracked-changes" | "automatic-styles" | "styles" | "scripts" => {
                         xml.skip()?
                     }
                     name => self.open(name, &tag),
                 },
-                Node::Text(text) if self.paragraphs > 0 => {
+                XmlEvent::Text(text) if self.paragraphs > 0 => {
                     let room = CELL_BYTES_MAX.saturating_sub(self.line.len());
-                    let kept = if self.tables > 0 { text.floor_char_boundary(room) } else { text.len() };
-                    self.line.push_str(&text[..kept]);
+                    let length = if self.tables > 0 { text.floor_char_boundary(room) } else { text.len() };
+                    self.line.push_str(&text[..length]);
                 }
-                Node::Close(tag) => self.close(tag.local_name().into_inner()),
-                Node::Text(_) => {}
-                Node::End => break,
+                XmlEvent::End(tag) => self.close(tag.local_name().into_inner()),
+                XmlEvent::Text(_) => {}
+                XmlEvent::Eof => break,
             }
         }
         Ok(())
@@ -106,13 +106,13 @@ impl Walk<'_, '_> {
             }
             "table" => {
                 self.tables += 1;
-                self.table = Table::default();
+                self.table = TableWriter::default();
                 if self.is_sheet && self.tables == 1 {
                     self.begin_part(&attribute(tag, "table:name").unwrap_or_default());
                 }
             }
             "table-cell" | "covered-table-cell" => {
-                self.repeated = number("number-columns-repeated").unwrap_or(1);
+                self.cell_repetitions = number("number-columns-repeated").unwrap_or(1);
                 self.line.clear();
             }
             _ => {}
@@ -122,7 +122,7 @@ impl Walk<'_, '_> {
     fn begin_part(&mut self, name: &str) {
         self.parts += 1;
         if self.parts > self.composer.bounds().limits.parts {
-            self.composer.cut("parts");
+            self.composer.mark_truncated("parts");
         }
         self.composer.heading(2, name);
     }
@@ -137,7 +137,7 @@ impl Walk<'_, '_> {
             "table-cell" | "covered-table-cell" => {
                 let cell = mem::take(&mut self.line);
                 let room = self.composer.bounds().limits.cells.saturating_sub(self.row.len());
-                for _ in 0..self.repeated.min(room) {
+                for _ in 0..self.cell_repetitions.min(room) {
                     self.row.push(cell.clone());
                 }
             }

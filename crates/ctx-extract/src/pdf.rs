@@ -6,16 +6,16 @@ mod page;
 
 use super::bounds::Bounds;
 use super::composer::{Composer, one_line};
-use super::form::Form;
+use super::format::FileFormat;
 use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, failed};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use lopdf::{Dictionary, Document, Object, decode_text_string};
-use page::Reader;
+use page::PageReader;
 
 pub(super) const EXTRACTOR: Extractor =
-    Extractor { accepts: |raw| raw.form == Form::Pdf, extract, needs_worker: true };
+    Extractor { accepts: |raw| raw.format == FileFormat::Pdf, extract, needs_worker: true };
 
 fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractError> {
     let document = load::load(&raw.bytes, bounds)?;
@@ -23,11 +23,11 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         return failed("it is protected by a password");
     }
     let mut composer = Composer::new(bounds);
-    let mut reader = Reader::new(&document, bounds);
+    let mut reader = PageReader::new(&document, bounds);
     let mut pages = 0;
     for page in document.page_iter() {
         if pages == bounds.limits.parts {
-            composer.cut("parts");
+            composer.mark_truncated("parts");
         }
         if composer.is_full() {
             break;
@@ -40,8 +40,8 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
     if pages == 0 {
         return failed("it is damaged: it has no pages");
     }
-    if reader.has_left_out() {
-        composer.cut("only a part of it is kept: it unpacks to too much");
+    if reader.is_truncated() {
+        composer.mark_truncated("only a part of it is kept: it unpacks to too much");
     }
     let (body, note) = composer.finish();
     let mut extracted = ExtractedText {
@@ -55,20 +55,20 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         // Not an error: the document can still be found by its title.
         extracted.note.get_or_insert_with(|| "it has no text, only pictures of it".to_owned());
     }
-    if let Some(information) = information(&document) {
-        describe(&mut extracted, information, &document);
+    if let Some(info) = info_dictionary(&document) {
+        apply_info(&mut extracted, info, &document);
     }
     Ok(extracted)
 }
 
-fn information(document: &Document) -> Option<&Dictionary> {
-    let information = document.trailer.get(b"Info").ok()?;
-    document.dereference(information).ok()?.1.as_dict().ok()
+fn info_dictionary(document: &Document) -> Option<&Dictionary> {
+    let info = document.trailer.get(b"Info").ok()?;
+    document.dereference(info).ok()?.1.as_dict().ok()
 }
 
-fn describe(extracted: &mut ExtractedText, information: &Dictionary, document: &Document) {
+fn apply_info(extracted: &mut ExtractedText, info: &Dictionary, document: &Document) {
     let get = |key: &[u8]| {
-        let value: &Object = information.get_deref(key, document).ok()?;
+        let value: &Object = info.get_deref(key, document).ok()?;
         let text = one_line(&decode_text_string(value).ok()?.replace('\0', ""));
         (!text.is_empty()).then_some(text)
     };
@@ -76,12 +76,12 @@ fn describe(extracted: &mut ExtractedText, information: &Dictionary, document: &
     let is_placeholder = |title: &String| title.eq_ignore_ascii_case("untitled") || title == "anonymous";
     let title = get(b"Title").filter(|title| !is_placeholder(title));
     // Printer drivers write `Microsoft Word - name` as the title.
-    let printed =
+    let without_driver_prefix =
         |title: String| match title.strip_prefix("Microsoft ").and_then(|rest| rest.split_once(" - ")) {
             Some((_, name)) => name.to_owned(),
             None => title,
         };
-    extracted.title = title.map(printed);
+    extracted.title = title.map(without_driver_prefix);
     extracted.author = get(b"Author").filter(|author| !is_placeholder(author));
     if let Some(keywords) = get(b"Keywords") {
         let tags = keywords.split([',', ';']).map(str::trim).filter(|tag| !tag.is_empty());
@@ -90,12 +90,12 @@ fn describe(extracted: &mut ExtractedText, information: &Dictionary, document: &
     if let Some(subject) = get(b"Subject").filter(|subject| subject != "unspecified") {
         extracted.metadata.insert("subject".to_owned(), subject.into());
     }
-    extracted.created_at = get(b"CreationDate").and_then(|text| timestamp(&text));
-    extracted.updated_at = get(b"ModDate").and_then(|text| timestamp(&text));
+    extracted.created_at = get(b"CreationDate").and_then(|text| parse_pdf_date(&text));
+    extracted.updated_at = get(b"ModDate").and_then(|text| parse_pdf_date(&text));
 }
 
 /// Parses a PDF date, `D:20240301100000+01'00'`, which may be truncated anywhere.
-fn timestamp(text: &str) -> Option<Timestamp> {
+fn parse_pdf_date(text: &str) -> Option<Timestamp> {
     let text = text.strip_prefix("D:").unwrap_or(text);
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     let field = |range: std::ops::Range<usize>, missing: i8| match digits.get(range) {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn moments_are_read_however_short() {
-        let read = |text: &str| timestamp(text).map(|moment| moment.to_string());
+        let read = |text: &str| parse_pdf_date(text).map(|moment| moment.to_string());
         assert_eq!(read("D:20240301100000+01'00'").as_deref(), Some("2024-03-01T09:00:00Z"));
         assert_eq!(read("20240301").as_deref(), Some("2024-03-01T00:00:00Z"));
         assert_eq!(read("D:2024Z").as_deref(), Some("2024-01-01T00:00:00Z"));

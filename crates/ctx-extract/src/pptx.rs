@@ -3,15 +3,15 @@
 use super::archive::Archive;
 use super::bounds::Bounds;
 use super::composer::{Composer, one_line};
-use super::form::Form;
-use super::package::{main_part, properties, relations};
-use super::xml::{Node, Xml, attribute};
+use super::format::FileFormat;
+use super::package::{main_part, read_properties, relationships};
+use super::xml::{XmlEvent, XmlReader, attribute};
 use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure};
 use quick_xml::events::BytesStart;
 use std::mem;
 
 pub(super) const EXTRACTOR: Extractor =
-    Extractor { accepts: |raw| raw.form == Form::Pptx, extract, needs_worker: true };
+    Extractor { accepts: |raw| raw.format == FileFormat::Pptx, extract, needs_worker: true };
 
 const CONTENT_TYPE: &str = "application/vnd.openxmlformats-officedocument.presentationml.presentation";
 
@@ -22,28 +22,30 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         content_type: CONTENT_TYPE.to_owned(),
         ..ExtractedText::default()
     };
-    properties(&mut archive, "docProps/core.xml", &mut extracted)?;
+    read_properties(&mut archive, "docProps/core.xml", &mut extracted)?;
     let main = main_part(&mut archive, "ppt/presentation.xml")?;
     let mut composer = Composer::new(bounds);
     let mut first_title = None;
     for (index, part) in slides(&mut archive, &main)?.iter().enumerate() {
         if index >= bounds.limits.parts {
-            composer.cut("parts");
+            composer.mark_truncated("parts");
         }
         if composer.is_full() {
             break;
         }
-        let slide = read(&mut archive, part)?;
+        let slide = read_slide(&mut archive, part)?;
         let title = slide.title.unwrap_or_else(|| format!("Slide {}", index + 1));
         composer.heading(2, &title);
         slide.blocks.iter().for_each(|block| block.compose(&mut composer));
         if index == 0 {
             first_title = Some(one_line(&title));
         }
-        let notes = relations(&mut archive, part)?.into_iter().find(|relation| relation.kind == "notesSlide");
+        let notes = relationships(&mut archive, part)?
+            .into_iter()
+            .find(|relationship| relationship.kind == "notesSlide");
         if let Some(notes) = notes {
-            for block in read(&mut archive, &notes.target)?.blocks {
-                block.spoken().compose(&mut composer);
+            for block in read_slide(&mut archive, &notes.target)?.blocks {
+                block.into_prose().compose(&mut composer);
             }
         }
     }
@@ -55,37 +57,40 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
 
 /// The parts of the slides, in the order of presentation.
 fn slides(archive: &mut Archive<'_>, main: &str) -> Result<Vec<String>, ExtractError> {
-    let relations = relations(archive, main)?;
-    let text = archive.required(main)?;
-    let mut xml = Xml::new(&text, main, archive.bounds());
+    let relationships = relationships(archive, main)?;
+    let text = archive.required_text(main)?;
+    let mut xml = XmlReader::new(&text, main, archive.bounds());
     let mut slides = Vec::new();
     loop {
         match xml.next()? {
             // One more than the limit, so that the truncation is noticed and reported.
-            Node::Open(tag)
+            XmlEvent::Start(tag)
                 if tag.local_name().into_inner() == "sldId"
                     && slides.len() <= archive.bounds().limits.parts =>
             {
                 let id = attribute(&tag, "r:id").unwrap_or_default();
                 slides.extend(
-                    relations.iter().find(|relation| relation.id == id).map(|found| found.target.clone()),
+                    relationships
+                        .iter()
+                        .find(|relationship| relationship.id == id)
+                        .map(|found| found.target.clone()),
                 );
             }
-            Node::End => return Ok(slides),
+            XmlEvent::Eof => return Ok(slides),
             _ => {}
         }
     }
 }
 
-enum Block {
+enum SlideBlock {
     Paragraph(String),
     Item(usize, String),
     Row(Vec<String>),
 }
 
-impl Block {
+impl SlideBlock {
     /// Converts items to paragraphs, because the body of speaker notes is prose.
-    fn spoken(self) -> Self {
+    fn into_prose(self) -> Self {
         match self {
             Self::Item(_, text) => Self::Paragraph(text),
             other => other,
@@ -104,25 +109,25 @@ impl Block {
 #[derive(Default)]
 struct Slide {
     title: Option<String>,
-    blocks: Vec<Block>,
+    blocks: Vec<SlideBlock>,
 }
 
 /// The role of a shape on a slide.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
+enum ShapeRole {
     #[default]
-    Free,
+    Other,
     Title,
     Body,
     /// Date, slide number, header and footer: repeated on every slide.
-    Frame,
+    Repeated,
 }
 
-fn read(archive: &mut Archive<'_>, part: &str) -> Result<Slide, ExtractError> {
-    let text = archive.required(part)?;
-    let mut xml = Xml::new(&text, part, archive.bounds());
+fn read_slide(archive: &mut Archive<'_>, part: &str) -> Result<Slide, ExtractError> {
+    let text = archive.required_text(part)?;
+    let mut xml = XmlReader::new(&text, part, archive.bounds());
     let mut slide = Slide::default();
-    let mut place = Place::Free;
+    let mut role = ShapeRole::Other;
     let (mut line, mut depth, mut in_text) = (String::new(), 0, false);
     let mut row: Option<Vec<String>> = None;
     let limits = archive.bounds().limits;
@@ -131,10 +136,10 @@ fn read(archive: &mut Archive<'_>, part: &str) -> Result<Slide, ExtractError> {
             return Ok(slide);
         }
         match xml.next()? {
-            Node::Open(tag) => match tag.local_name().into_inner() {
+            XmlEvent::Start(tag) => match tag.local_name().into_inner() {
                 "Fallback" => xml.skip()?,
-                "sp" | "graphicFrame" => place = Place::Free,
-                "ph" => place = place_of(&tag),
+                "sp" | "graphicFrame" => role = ShapeRole::Other,
+                "ph" => role = shape_role(&tag),
                 "pPr" => depth = attribute(&tag, "lvl").and_then(|level| level.parse().ok()).unwrap_or(0),
                 "t" => in_text = true,
                 "br" => line.push('\n'),
@@ -145,42 +150,42 @@ fn read(archive: &mut Archive<'_>, part: &str) -> Result<Slide, ExtractError> {
                 }
                 _ => {}
             },
-            Node::Text(text) if in_text => line.push_str(&text),
-            Node::Close(tag) => match tag.local_name().into_inner() {
+            XmlEvent::Text(text) if in_text => line.push_str(&text),
+            XmlEvent::End(tag) => match tag.local_name().into_inner() {
                 "t" => in_text = false,
                 "p" => {
                     let (text, depth) = (mem::take(&mut line), mem::take(&mut depth));
                     let cell = row.as_mut().and_then(|row| row.last_mut());
-                    match (cell, place) {
+                    match (cell, role) {
                         (Some(cell), _) => {
                             cell.push(' ');
                             cell.push_str(&text);
                         }
                         _ if text.trim().is_empty() => {}
-                        (None, Place::Title) => {
+                        (None, ShapeRole::Title) => {
                             let title = slide.title.get_or_insert_default();
                             title.push(' ');
                             title.push_str(&text);
                         }
-                        (None, Place::Body) => slide.blocks.push(Block::Item(depth, text)),
-                        (None, Place::Free) => slide.blocks.push(Block::Paragraph(text)),
-                        (None, Place::Frame) => {}
+                        (None, ShapeRole::Body) => slide.blocks.push(SlideBlock::Item(depth, text)),
+                        (None, ShapeRole::Other) => slide.blocks.push(SlideBlock::Paragraph(text)),
+                        (None, ShapeRole::Repeated) => {}
                     }
                 }
-                "tr" => slide.blocks.extend(row.take().map(Block::Row)),
+                "tr" => slide.blocks.extend(row.take().map(SlideBlock::Row)),
                 _ => {}
             },
-            Node::Text(_) => {}
-            Node::End => return Ok(slide),
+            XmlEvent::Text(_) => {}
+            XmlEvent::Eof => return Ok(slide),
         }
     }
 }
 
-fn place_of(tag: &BytesStart<'_>) -> Place {
+fn shape_role(tag: &BytesStart<'_>) -> ShapeRole {
     match attribute(tag, "type").as_deref() {
-        Some("title" | "ctrTitle") => Place::Title,
-        Some("dt" | "ftr" | "hdr" | "sldNum" | "sldImg") => Place::Frame,
-        Some("subTitle") => Place::Free,
-        _ => Place::Body,
+        Some("title" | "ctrTitle") => ShapeRole::Title,
+        Some("dt" | "ftr" | "hdr" | "sldNum" | "sldImg") => ShapeRole::Repeated,
+        Some("subTitle") => ShapeRole::Other,
+        _ => ShapeRole::Body,
     }
 }

@@ -7,13 +7,13 @@ const HEADING_BYTES_MAX: usize = 80;
 
 /// Converts the rows of one sheet as they arrive.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct TableWriter {
     headings: Option<Vec<String>>,
     /// Whether a data row has been written, so that no heading row can follow.
-    has_rows: bool,
+    has_data_rows: bool,
 }
 
-impl Table {
+impl TableWriter {
     pub(super) fn push(&mut self, row: Vec<String>, composer: &mut Composer<'_>) {
         let row: Vec<String> =
             row.iter().take(composer.bounds().limits.cells).map(|cell| one_line(cell)).collect();
@@ -27,23 +27,25 @@ impl Table {
                     Some(heading) => format!("{heading}: {cell}"),
                 });
                 composer.row_line(&named.collect::<Vec<_>>().join("; "));
-                self.has_rows = true;
+                self.has_data_rows = true;
             }
             // A row with a single cell is a title above the table.
             None if filled == 1 => {
                 composer.row_line(row.iter().find(|cell| !cell.is_empty()).map_or("", |cell| cell))
             }
-            None if !self.has_rows && row.iter().all(|cell| is_heading(cell)) => self.headings = Some(row),
+            None if !self.has_data_rows && row.iter().all(|cell| is_heading(cell)) => {
+                self.headings = Some(row)
+            }
             None => {
                 composer.row(&row);
-                self.has_rows = true;
+                self.has_data_rows = true;
             }
         }
     }
 
     pub(super) fn finish(self, composer: &mut Composer<'_>) {
         if let Some(headings) = self.headings
-            && !self.has_rows
+            && !self.has_data_rows
         {
             composer.row(&headings);
         }

@@ -1,15 +1,15 @@
 //! Plain text in any common encoding, including source code and data.
 
 use super::bounds::Bounds;
-use super::form::SNIFF_BYTES;
-use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, ending};
+use super::format::SNIFF_BYTES;
+use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure, extension};
 use encoding_rs::{Encoding, WINDOWS_1252};
 
 pub(super) const EXTRACTOR: Extractor =
     Extractor { accepts: RawDocument::is_text, extract, needs_worker: false };
 
 /// File extensions of source code and data, by media type.
-const CODE: &[(&str, &[&str])] = &[
+const CODE_TYPES: &[(&str, &[&str])] = &[
     ("application/javascript", &["js", "mjs", "cjs", "jsx"]),
     ("application/json", &["json", "jsonl", "ndjson", "json5", "geojson"]),
     ("application/sql", &["sql"]),
@@ -61,8 +61,8 @@ const CODE: &[(&str, &[&str])] = &[
 ];
 
 /// File extensions of source code and data.
-pub(super) fn code_endings() -> impl Iterator<Item = &'static str> {
-    CODE.iter().flat_map(|(_, endings)| endings.iter().copied())
+pub(super) fn code_extensions() -> impl Iterator<Item = &'static str> {
+    CODE_TYPES.iter().flat_map(|(_, extensions)| extensions.iter().copied())
 }
 
 /// File names without an extension that identify a language.
@@ -79,7 +79,7 @@ const CODE_NAMES: &[(&str, &str)] = &[
 ];
 
 /// Media types that are ignored for text, even if the source declares them.
-const NOT_TEXT: &[&str] = &[
+const IGNORED_TYPES: &[&str] = &[
     "application/pdf",
     "application/zip",
     "application/vnd.",
@@ -92,27 +92,31 @@ const NOT_TEXT: &[&str] = &[
 fn extract(raw: &RawDocument, _: &Bounds) -> Result<ExtractedText, ExtractError> {
     let body = decode(&raw.bytes, raw.charset.as_deref())?;
     let code = code_type(raw);
-    let said = raw.content_type.as_deref().filter(|said| !NOT_TEXT.iter().any(|kind| said.starts_with(kind)));
+    let declared = raw
+        .content_type
+        .as_deref()
+        .filter(|declared| !IGNORED_TYPES.iter().any(|kind| declared.starts_with(kind)));
     Ok(ExtractedText {
         body,
         structure: if code.is_some() { TextStructure::Code } else { TextStructure::Plain },
-        content_type: code.or(said).unwrap_or("text/plain").to_owned(),
+        content_type: code.or(declared).unwrap_or("text/plain").to_owned(),
         ..ExtractedText::default()
     })
 }
 
 /// The media type of source code or data, by the type that the source declares, else by the file name.
 pub(super) fn code_type(raw: &RawDocument) -> Option<&str> {
-    if let Some(given) = raw.content_type.as_deref() {
-        let spelled = given.replace("text/x-yaml", "application/yaml").replace("text/xml", "application/xml");
-        return CODE.iter().map(|(known, _)| *known).find(|known| **known == spelled);
+    if let Some(declared) = raw.content_type.as_deref() {
+        let normalized =
+            declared.replace("text/x-yaml", "application/yaml").replace("text/xml", "application/xml");
+        return CODE_TYPES.iter().map(|(known, _)| *known).find(|known| **known == normalized);
     }
     let name = raw.file_name().to_ascii_lowercase();
     let by_name = CODE_NAMES.iter().find(|(known, _)| *known == name).map(|(_, content_type)| *content_type);
-    let ending = ending(&name);
+    let extension = extension(&name);
     by_name.or_else(|| {
-        let by_ending = CODE.iter().find(|(_, endings)| endings.contains(&ending.as_str()));
-        by_ending.map(|(content_type, _)| *content_type)
+        let by_extension = CODE_TYPES.iter().find(|(_, extensions)| extensions.contains(&extension.as_str()));
+        by_extension.map(|(content_type, _)| *content_type)
     })
 }
 
@@ -130,15 +134,15 @@ pub(super) fn decode(bytes: &[u8], charset: Option<&str>) -> Result<String, Extr
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Ok(text.replace('\0', ""));
     }
-    if control_share(head) > 0.02 {
+    if control_ratio(head) > 0.02 {
         return Err(ExtractError::NotText);
     }
-    let said = charset.and_then(|charset| Encoding::for_label(charset.as_bytes()));
-    let encoding = said.filter(|encoding| *encoding != encoding_rs::UTF_8).unwrap_or(WINDOWS_1252);
+    let declared = charset.and_then(|charset| Encoding::for_label(charset.as_bytes()));
+    let encoding = declared.filter(|encoding| *encoding != encoding_rs::UTF_8).unwrap_or(WINDOWS_1252);
     Ok(encoding.decode_without_bom_handling(bytes).0.replace('\0', ""))
 }
 
-fn control_share(bytes: &[u8]) -> f64 {
+fn control_ratio(bytes: &[u8]) -> f64 {
     let controls = bytes.iter().filter(|byte| **byte < 0x20 && !b"\t\n\r\x0c\x1b".contains(byte)).count();
     controls as f64 / bytes.len().max(1) as f64
 }

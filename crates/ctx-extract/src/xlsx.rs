@@ -3,10 +3,10 @@
 use super::archive::Archive;
 use super::bounds::Bounds;
 use super::composer::Composer;
-use super::form::Form;
-use super::package::{main_part, properties, relations};
-use super::table::Table;
-use super::xml::{Node, Xml, attribute};
+use super::format::FileFormat;
+use super::package::{main_part, read_properties, relationships};
+use super::table::TableWriter;
+use super::xml::{XmlEvent, XmlReader, attribute};
 use super::{ExtractError, ExtractedText, Extractor, RawDocument, TextStructure};
 use jiff::ToSpan;
 use jiff::civil::{DateTime, date};
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::mem;
 
 pub(super) const EXTRACTOR: Extractor =
-    Extractor { accepts: |raw| raw.form == Form::Xlsx, extract, needs_worker: true };
+    Extractor { accepts: |raw| raw.format == FileFormat::Xlsx, extract, needs_worker: true };
 
 const CONTENT_TYPE: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 /// Maximum bytes kept of a cell; Excel itself allows 32,767 characters.
@@ -30,80 +30,82 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         content_type: CONTENT_TYPE.to_owned(),
         ..ExtractedText::default()
     };
-    properties(&mut archive, "docProps/core.xml", &mut extracted)?;
+    read_properties(&mut archive, "docProps/core.xml", &mut extracted)?;
     let main = main_part(&mut archive, "xl/workbook.xml")?;
     if !archive.has(&main) && archive.has("xl/workbook.bin") {
         return Err(ExtractError::NotText);
     }
-    let mut book = Book::default();
+    let mut workbook = Workbook::default();
     let mut targets = HashMap::new();
-    for relation in relations(&mut archive, &main)? {
-        match relation.kind.as_str() {
-            "sharedStrings" => book.texts = read_texts(&mut archive, &relation.target)?,
-            "styles" => book.dates = read_styles(&mut archive, &relation.target)?,
-            "worksheet" => drop(targets.insert(relation.id, relation.target)),
+    for relationship in relationships(&mut archive, &main)? {
+        match relationship.kind.as_str() {
+            "sharedStrings" => {
+                workbook.shared_strings = read_shared_strings(&mut archive, &relationship.target)?
+            }
+            "styles" => workbook.date_styles = read_date_styles(&mut archive, &relationship.target)?,
+            "worksheet" => drop(targets.insert(relationship.id, relationship.target)),
             _ => {}
         }
     }
     let mut composer = Composer::new(bounds);
-    let sheets = book.read_sheets(&archive.required(&main)?, &main, bounds)?;
+    let sheets = workbook.read_sheets(&archive.required_text(&main)?, &main, bounds)?;
     for (index, (name, id)) in sheets.iter().enumerate() {
         if index >= bounds.limits.parts {
-            composer.cut("parts");
+            composer.mark_truncated("parts");
         }
         let Some(part) = targets.get(id) else { continue };
         if composer.is_full() {
             break;
         }
         composer.heading(2, name);
-        let text = archive.required(part)?;
-        book.read_sheet(Xml::new(&text, part, bounds), &mut composer)?;
+        let text = archive.required_text(part)?;
+        workbook.read_sheet(XmlReader::new(&text, part, bounds), &mut composer)?;
     }
     (extracted.body, extracted.note) = composer.finish();
     Ok(extracted)
 }
 
 /// Reads the shared strings.
-fn read_texts(archive: &mut Archive<'_>, part: &str) -> Result<Vec<String>, ExtractError> {
-    let text = archive.required(part)?;
-    let mut xml = Xml::new(&text, part, archive.bounds());
+fn read_shared_strings(archive: &mut Archive<'_>, part: &str) -> Result<Vec<String>, ExtractError> {
+    let text = archive.required_text(part)?;
+    let mut xml = XmlReader::new(&text, part, archive.bounds());
     let mut texts = Vec::new();
     let mut current = String::new();
     loop {
         match xml.next()? {
-            Node::Open(tag) => match tag.local_name().into_inner() {
+            XmlEvent::Start(tag) => match tag.local_name().into_inner() {
                 "t" => current.push_str(&xml.text()?),
                 // Phonetic text.
                 "rPh" => xml.skip()?,
                 _ => {}
             },
-            Node::Close(tag) if tag.local_name().into_inner() == "si" => {
+            XmlEvent::End(tag) if tag.local_name().into_inner() == "si" => {
                 current.truncate(current.floor_char_boundary(CELL_BYTES_MAX));
                 if texts.len() >= archive.bounds().limits.entries {
                     return Ok(texts);
                 }
                 texts.push(mem::take(&mut current));
             }
-            Node::End => return Ok(texts),
+            XmlEvent::Eof => return Ok(texts),
             _ => {}
         }
     }
 }
 
 /// Reads whether each cell style shows a date.
-fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<Vec<bool>, ExtractError> {
-    let text = archive.required(part)?;
-    let mut xml = Xml::new(&text, part, archive.bounds());
+fn read_date_styles(archive: &mut Archive<'_>, part: &str) -> Result<Vec<bool>, ExtractError> {
+    let text = archive.required_text(part)?;
+    let mut xml = XmlReader::new(&text, part, archive.bounds());
     let mut formats: HashMap<String, bool> = HashMap::new();
     let mut dates = Vec::new();
     let mut in_cells = false;
     let entries_max = archive.bounds().limits.entries;
     while formats.len() + dates.len() < entries_max {
         match xml.next()? {
-            Node::Open(tag) => match tag.local_name().into_inner() {
+            XmlEvent::Start(tag) => match tag.local_name().into_inner() {
                 "numFmt" => {
                     let get = |name| attribute(&tag, name).unwrap_or_default();
-                    formats.insert(get("numFmtId"), shows_date(&get("formatCode")));
+                    formats.insert(get("numFmtId"), is_date_format(&get("formatCode")));
                 }
                 "cellXfs" => in_cells = true,
                 "xf" if in_cells => {
@@ -113,8 +115,8 @@ fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<Vec<bool>, Extra
                 }
                 _ => {}
             },
-            Node::Close(tag) if tag.local_name().into_inner() == "cellXfs" => in_cells = false,
-            Node::End => break,
+            XmlEvent::End(tag) if tag.local_name().into_inner() == "cellXfs" => in_cells = false,
+            XmlEvent::Eof => break,
             _ => {}
         }
     }
@@ -122,7 +124,7 @@ fn read_styles(archive: &mut Archive<'_>, part: &str) -> Result<Vec<bool>, Extra
 }
 
 /// Whether a number format contains a year, month, day, hour or second outside quotes and brackets.
-fn shows_date(format: &str) -> bool {
+fn is_date_format(format: &str) -> bool {
     let mut hidden_until = None;
     let mut chars = format.chars();
     while let Some(char) = chars.next() {
@@ -141,14 +143,14 @@ fn shows_date(format: &str) -> bool {
 
 /// Data shared by the sheets of a workbook.
 #[derive(Default)]
-struct Book {
-    texts: Vec<String>,
-    dates: Vec<bool>,
+struct Workbook {
+    shared_strings: Vec<String>,
+    date_styles: Vec<bool>,
     /// Whether days are counted from 1904 instead of 1900.
-    counts_from_1904: bool,
+    uses_1904_epoch: bool,
 }
 
-impl Book {
+impl Workbook {
     /// Names and relationship ids of the visible sheets.
     fn read_sheets(
         &mut self,
@@ -156,11 +158,11 @@ impl Book {
         part: &str,
         bounds: &Bounds,
     ) -> Result<Vec<(String, String)>, ExtractError> {
-        let mut xml = Xml::new(text, part, bounds);
+        let mut xml = XmlReader::new(text, part, bounds);
         let mut sheets = Vec::new();
         loop {
             match xml.next()? {
-                Node::Open(tag) => {
+                XmlEvent::Start(tag) => {
                     let get = |name| attribute(&tag, name).unwrap_or_default();
                     match tag.local_name().into_inner() {
                         // One more than the limit, so that the truncation is noticed and reported.
@@ -168,34 +170,35 @@ impl Book {
                         "sheet" if get("state").is_empty() || get("state") == "visible" => {
                             sheets.push((get("name"), get("r:id")));
                         }
-                        "workbookPr" => self.counts_from_1904 = matches!(&*get("date1904"), "1" | "true"),
+                        "workbookPr" => self.uses_1904_epoch = matches!(&*get("date1904"), "1" | "true"),
                         _ => {}
                     }
                 }
-                Node::End => return Ok(sheets),
+                XmlEvent::Eof => return Ok(sheets),
                 _ => {}
             }
         }
     }
 
-    fn read_sheet(&self, mut xml: Xml<'_>, composer: &mut Composer<'_>) -> Result<(), ExtractError> {
-        let mut table = Table::default();
+    fn read_sheet(&self, mut xml: XmlReader<'_>, composer: &mut Composer<'_>) -> Result<(), ExtractError> {
+        let mut table = TableWriter::default();
         let mut row: Vec<String> = Vec::new();
         let cells_max = composer.bounds().limits.cells;
         while !composer.is_full() {
             match xml.next()? {
-                Node::Open(tag) if tag.local_name().into_inner() == "c" => {
-                    let column = attribute(&tag, "r").and_then(|name| column(&name)).unwrap_or(row.len());
+                XmlEvent::Start(tag) if tag.local_name().into_inner() == "c" => {
+                    let column =
+                        attribute(&tag, "r").and_then(|name| column_index(&name)).unwrap_or(row.len());
                     let value = self.cell(&tag, &mut xml)?;
                     if column < cells_max && !value.is_empty() {
                         row.resize(row.len().max(column + 1), String::new());
                         row[column] = value;
                     }
                 }
-                Node::Close(tag) if tag.local_name().into_inner() == "row" => {
+                XmlEvent::End(tag) if tag.local_name().into_inner() == "row" => {
                     table.push(mem::take(&mut row), composer);
                 }
-                Node::End => break,
+                XmlEvent::Eof => break,
                 _ => {}
             }
         }
@@ -204,19 +207,19 @@ impl Book {
     }
 
     /// Reads the value of the cell that has just been opened, as Excel shows it.
-    fn cell(&self, tag: &BytesStart<'_>, xml: &mut Xml<'_>) -> Result<String, ExtractError> {
+    fn cell(&self, tag: &BytesStart<'_>, xml: &mut XmlReader<'_>) -> Result<String, ExtractError> {
         let kind = attribute(tag, "t").unwrap_or_default();
         let style: usize = attribute(tag, "s").and_then(|style| style.parse().ok()).unwrap_or(0);
         let mut value = String::new();
         loop {
             match xml.next()? {
-                Node::Open(tag) => match tag.local_name().into_inner() {
+                XmlEvent::Start(tag) => match tag.local_name().into_inner() {
                     "v" | "t" => value.push_str(&xml.text()?),
                     "f" | "rPh" => xml.skip()?,
                     _ => {}
                 },
-                Node::Close(tag) if tag.local_name().into_inner() == "c" => break,
-                Node::End => break,
+                XmlEvent::End(tag) if tag.local_name().into_inner() == "c" => break,
+                XmlEvent::Eof => break,
                 _ => {}
             }
         }
@@ -227,15 +230,15 @@ impl Book {
                 .trim()
                 .parse()
                 .ok()
-                .and_then(|index: usize| self.texts.get(index))
+                .and_then(|index: usize| self.shared_strings.get(index))
                 .cloned()
                 .unwrap_or_default(),
             "b" => if value.trim() == "1" { "true" } else { "false" }.to_owned(),
             "" | "n" => match number() {
-                Some(days) if self.dates.get(style) == Some(&true) => {
-                    self.moment(days).unwrap_or_else(|| rounded(days))
+                Some(days) if self.date_styles.get(style) == Some(&true) => {
+                    self.format_date(days).unwrap_or_else(|| format_number(days))
                 }
-                Some(number) => rounded(number),
+                Some(number) => format_number(number),
                 None => value,
             },
             _ => value,
@@ -243,11 +246,11 @@ impl Book {
     }
 
     /// Formats a day number as a date, a time or both.
-    fn moment(&self, days: f64) -> Option<String> {
+    fn format_date(&self, days: f64) -> Option<String> {
         if !(0.0..=DAYS_MAX).contains(&days) {
             return None;
         }
-        let first = if self.counts_from_1904 { date(1904, 1, 1) } else { date(1899, 12, 30) };
+        let first = if self.uses_1904_epoch { date(1904, 1, 1) } else { date(1899, 12, 30) };
         let seconds = (days.fract() * 86_400.0).round() as i64;
         let moment: DateTime =
             first.at(0, 0, 0, 0).checked_add((days.trunc() as i64).days().seconds(seconds)).ok()?;
@@ -260,12 +263,12 @@ impl Book {
 }
 
 /// Formats a number with 15 significant digits, without floating-point noise.
-fn rounded(number: f64) -> String {
+fn format_number(number: f64) -> String {
     format!("{number:.14e}").parse::<f64>().unwrap_or(number).to_string()
 }
 
 /// The zero-based column of a cell reference: `B7` is in column 1.
-fn column(name: &str) -> Option<usize> {
+fn column_index(name: &str) -> Option<usize> {
     let letters = name.bytes().take_while(u8::is_ascii_alphabetic);
     let number =
         letters.take(4).fold(0, |sum, letter| sum * 26 + usize::from(letter.to_ascii_uppercase() - b'@'));
@@ -278,16 +281,18 @@ mod tests {
 
     #[test]
     fn columns_dates_and_numbers_are_read_as_they_are_shown() {
-        assert_eq!((column("A1"), column("AB12"), column("7")), (Some(0), Some(27), None));
-        assert!(shows_date("yyyy\\-mm\\-dd") && shows_date("[$-409]h:mm AM/PM"));
-        assert!(!shows_date("0.00\"days\"") && !shows_date("[Red]#,##0") && !shows_date("General"));
-        let book = Book::default();
-        assert_eq!(book.moment(45_352.0).as_deref(), Some("2024-03-01"));
-        assert_eq!(book.moment(45_352.5).as_deref(), Some("2024-03-01 12:00:00"));
-        assert_eq!(book.moment(0.25).as_deref(), Some("06:00:00"));
-        assert_eq!(book.moment(1e300), None);
+        assert_eq!((column_index("A1"), column_index("AB12"), column_index("7")), (Some(0), Some(27), None));
+        assert!(is_date_format("yyyy\\-mm\\-dd") && is_date_format("[$-409]h:mm AM/PM"));
+        assert!(
+            !is_date_format("0.00\"days\"") && !is_date_format("[Red]#,##0") && !is_date_format("General")
+        );
+        let workbook = Workbook::default();
+        assert_eq!(workbook.format_date(45_352.0).as_deref(), Some("2024-03-01"));
+        assert_eq!(workbook.format_date(45_352.5).as_deref(), Some("2024-03-01 12:00:00"));
+        assert_eq!(workbook.format_date(0.25).as_deref(), Some("06:00:00"));
+        assert_eq!(workbook.format_date(1e300), None);
         assert_eq!(
-            (rounded(0.1 + 0.2), rounded(1e20)),
+            (format_number(0.1 + 0.2), format_number(1e20)),
             ("0.3".to_owned(), "100000000000000000000".to_owned())
         );
     }

@@ -10,18 +10,18 @@ use quick_xml::events::{BytesEnd, BytesStart, Event};
 use std::borrow::Cow;
 
 /// Events between two checks of the deadline.
-const EVENTS_PER_LOOK: u32 = 4_096;
+const EVENTS_PER_CHECK: u32 = 4_096;
 
 /// An item of the XML stream.
-pub(super) enum Node<'a> {
-    Open(BytesStart<'a>),
-    Close(BytesEnd<'a>),
+pub(super) enum XmlEvent<'a> {
+    Start(BytesStart<'a>),
+    End(BytesEnd<'a>),
     Text(Cow<'a, str>),
-    End,
+    Eof,
 }
 
 /// A streaming XML reader for one member of a document.
-pub(super) struct Xml<'a> {
+pub(super) struct XmlReader<'a> {
     reader: Reader<&'a [u8]>,
     /// Name for error messages.
     name: &'a str,
@@ -30,7 +30,7 @@ pub(super) struct Xml<'a> {
     events: u32,
 }
 
-impl<'a> Xml<'a> {
+impl<'a> XmlReader<'a> {
     pub(super) fn new(text: &'a str, name: &'a str, bounds: &'a Bounds) -> Self {
         let mut reader = Reader::from_str(text);
         // Every element gets an end event, so callers need no case for empty elements.
@@ -38,10 +38,10 @@ impl<'a> Xml<'a> {
         Self { reader, name, bounds, depth: 0, events: 0 }
     }
 
-    pub(super) fn next(&mut self) -> Result<Node<'a>, ExtractError> {
+    pub(super) fn next(&mut self) -> Result<XmlEvent<'a>, ExtractError> {
         loop {
             self.events = self.events.wrapping_add(1);
-            if self.events.is_multiple_of(EVENTS_PER_LOOK) {
+            if self.events.is_multiple_of(EVENTS_PER_CHECK) {
                 self.bounds.check_time()?;
             }
             let event = match self.reader.read_event() {
@@ -54,26 +54,26 @@ impl<'a> Xml<'a> {
                     if self.depth > self.bounds.limits.depth {
                         return failed(format!("{}: nested too deeply", self.name));
                     }
-                    Node::Open(tag)
+                    XmlEvent::Start(tag)
                 }
                 Event::End(tag) => {
                     self.depth = self.depth.saturating_sub(1);
-                    Node::Close(tag)
+                    XmlEvent::End(tag)
                 }
-                Event::Text(text) => Node::Text(text.into_inner()),
-                Event::CData(text) => Node::Text(text.into_inner()),
+                Event::Text(text) => XmlEvent::Text(text.into_inner()),
+                Event::CData(text) => XmlEvent::Text(text.into_inner()),
                 Event::GeneralRef(reference) => match reference.resolve_char_ref() {
-                    Ok(Some(char)) => Node::Text(Cow::Owned(char.to_string())),
+                    Ok(Some(char)) => XmlEvent::Text(Cow::Owned(char.to_string())),
                     // Entities that the document defines are never expanded.
                     _ => match resolve_predefined_entity(&reference.into_inner()) {
-                        Some(text) => Node::Text(Cow::Borrowed(text)),
+                        Some(text) => XmlEvent::Text(Cow::Borrowed(text)),
                         None => continue,
                     },
                 },
                 Event::Eof if self.depth > 0 => {
                     return failed(format!("it is damaged: {}: it ends too early", self.name));
                 }
-                Event::Eof => Node::End,
+                Event::Eof => XmlEvent::Eof,
                 _ => continue,
             });
         }
@@ -81,13 +81,13 @@ impl<'a> Xml<'a> {
 
     /// Reads the text of the element that has just been opened, up to its end.
     pub(super) fn text(&mut self) -> Result<String, ExtractError> {
-        let around = self.depth.saturating_sub(1);
+        let outer_depth = self.depth.saturating_sub(1);
         let mut text = String::new();
         loop {
             match self.next()? {
-                Node::Text(part) => text.push_str(&part),
-                Node::Close(_) if self.depth <= around => return Ok(text),
-                Node::End => return Ok(text),
+                XmlEvent::Text(part) => text.push_str(&part),
+                XmlEvent::End(_) if self.depth <= outer_depth => return Ok(text),
+                XmlEvent::Eof => return Ok(text),
                 _ => {}
             }
         }
@@ -121,12 +121,12 @@ mod tests {
 
     fn text(xml: &str) -> Result<String, ExtractError> {
         let bounds = Bounds::start(ExtractLimits::DEFAULT);
-        let mut xml = Xml::new(xml, "a.xml", &bounds);
+        let mut xml = XmlReader::new(xml, "a.xml", &bounds);
         let mut all = String::new();
         loop {
             match xml.next()? {
-                Node::Text(part) => all.push_str(&part),
-                Node::End => return Ok(all),
+                XmlEvent::Text(part) => all.push_str(&part),
+                XmlEvent::Eof => return Ok(all),
                 _ => {}
             }
         }

@@ -4,27 +4,27 @@ use super::super::composer::{Composer, one_line};
 use std::mem;
 
 /// Elements that are not displayed, or surround the text without being part of it.
-const LEFT_OUT: &[&str] = &[
+const SKIPPED_ELEMENTS: &[&str] = &[
     "script", "style", "noscript", "template", "iframe", "object", "embed", "canvas", "svg", "math", "nav",
     "footer", "button", "select", "textarea", "dialog", "head", "audio", "video", "map", "noembed",
     "noframes",
 ];
 
 /// Void elements: they have no end tag.
-const VOID: &[&str] = &[
+const VOID_ELEMENTS: &[&str] = &[
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
     "wbr",
 ];
 
 /// Inline elements; all others end the line.
-const INLINE: &[&str] = &[
+const INLINE_ELEMENTS: &[&str] = &[
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font",
     "i", "img", "ins", "kbd", "label", "mark", "picture", "q", "rp", "rt", "ruby", "s", "samp", "small",
     "source", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
 ];
 
 /// Elements whose end tag is optional: an opening sibling closes them, up to their container.
-const IMPLIED: &[(&str, &[&str], &[&str])] = &[
+const IMPLIED_END_TAGS: &[(&str, &[&str], &[&str])] = &[
     ("li", &["li"], &["ul", "ol", "menu"]),
     ("dt", &["dt", "dd"], &["dl"]),
     ("dd", &["dt", "dd"], &["dl"]),
@@ -34,19 +34,19 @@ const IMPLIED: &[(&str, &[&str], &[&str])] = &[
 ];
 
 /// Elements allowed in `<head>`; any other one starts the body.
-const HEAD: &[&str] = &["title", "meta", "link", "script", "style", "base", "noscript", "template"];
+const HEAD_ELEMENTS: &[&str] = &["title", "meta", "link", "script", "style", "base", "noscript", "template"];
 
 /// Placeholder for `<br>` until white space is collapsed; in the source of a page this character is white space.
 const LINE_BREAK: &str = "\u{b}";
 
 /// An open element.
-struct Open {
+struct OpenElement {
     name: String,
-    left_out: bool,
+    is_skipped: bool,
 }
 
 #[derive(Default)]
-struct Table {
+struct OpenTable {
     /// The finished cells of the current row, and the open cell.
     cells: Vec<String>,
     cell: Option<String>,
@@ -55,18 +55,18 @@ struct Table {
 }
 
 /// The state of the conversion: open elements, lists, tables, and the text collected for the next block.
-pub(super) struct Blocks<'a, 'b> {
+pub(super) struct BlockBuilder<'a, 'b> {
     composer: &'a mut Composer<'b>,
     only_article: bool,
-    open: Vec<Open>,
-    /// Numbers of open elements that are left out, and of open articles.
-    left_out: usize,
-    articles: usize,
+    open_elements: Vec<OpenElement>,
+    /// Numbers of open elements that are skipped, and of open articles.
+    skipped_depth: usize,
+    article_depth: usize,
     /// The open lists: the next number, or `None` for bullets.
     lists: Vec<Option<usize>>,
     /// Whether a list item has been opened and has no text yet.
-    item: bool,
-    tables: Vec<Table>,
+    item_pending: bool,
+    tables: Vec<OpenTable>,
     heading: Option<usize>,
     /// The language of the open `<pre>` element.
     pre: Option<String>,
@@ -74,16 +74,16 @@ pub(super) struct Blocks<'a, 'b> {
     first_heading: Option<String>,
 }
 
-impl<'a, 'b> Blocks<'a, 'b> {
+impl<'a, 'b> BlockBuilder<'a, 'b> {
     pub(super) fn new(composer: &'a mut Composer<'b>, only_article: bool) -> Self {
         Self {
             composer,
             only_article,
-            open: Vec::new(),
-            left_out: 0,
-            articles: 0,
+            open_elements: Vec::new(),
+            skipped_depth: 0,
+            article_depth: 0,
             lists: Vec::new(),
-            item: false,
+            item_pending: false,
             tables: Vec::new(),
             heading: None,
             pre: None,
@@ -97,43 +97,46 @@ impl<'a, 'b> Blocks<'a, 'b> {
     }
 
     pub(super) fn is_in(&self, name: &str) -> bool {
-        self.open.iter().any(|open| open.name == name)
+        self.open_elements.iter().any(|element| element.name == name)
     }
 
-    pub(super) fn open(&mut self, name: &str, attribute: &dyn Fn(&str) -> Option<String>, ended: bool) {
-        if let Some((_, siblings, holders)) = IMPLIED.iter().find(|(known, ..)| *known == name) {
-            self.close_sibling(siblings, holders);
+    pub(super) fn open(&mut self, name: &str, attribute: &dyn Fn(&str) -> Option<String>, is_closed: bool) {
+        if let Some((_, siblings, containers)) = IMPLIED_END_TAGS.iter().find(|(known, ..)| *known == name) {
+            self.close_sibling(siblings, containers);
         }
-        if self.open.last().is_some_and(|open| open.name == "head") && !HEAD.contains(&name) {
+        if self.open_elements.last().is_some_and(|element| element.name == "head")
+            && !HEAD_ELEMENTS.contains(&name)
+        {
             self.pop();
         }
-        let is_block = !INLINE.contains(&name);
-        if is_block && name != "br" && self.open.last().is_some_and(|open| open.name == "p") {
+        let is_block = !INLINE_ELEMENTS.contains(&name);
+        if is_block && name != "br" && self.open_elements.last().is_some_and(|element| element.name == "p") {
             self.close("p");
         }
-        if VOID.contains(&name) || ended {
-            self.pass(name, attribute);
+        if VOID_ELEMENTS.contains(&name) || is_closed {
+            self.handle_void_element(name, attribute);
             return;
         }
         let hidden =
             attribute("hidden").is_some() || attribute("aria-hidden").is_some_and(|value| value == "true");
         let role = attribute("role").unwrap_or_default();
-        let framing = matches!(&*role, "navigation" | "search" | "contentinfo")
-            || name == "aside" && self.articles == 0;
-        let left_out = LEFT_OUT.contains(&name) || framing || hidden && name != "body" && name != "html";
+        let is_page_chrome = matches!(&*role, "navigation" | "search" | "contentinfo")
+            || name == "aside" && self.article_depth == 0;
+        let is_skipped =
+            SKIPPED_ELEMENTS.contains(&name) || is_page_chrome || hidden && name != "body" && name != "html";
         // Beyond the depth limit, the text still counts but the element is ignored.
-        if self.open.len() < self.composer.bounds().limits.depth {
-            self.open.push(Open { name: name.to_owned(), left_out });
-            self.left_out += usize::from(left_out);
-            self.articles += usize::from(is_article(name));
+        if self.open_elements.len() < self.composer.bounds().limits.depth {
+            self.open_elements.push(OpenElement { name: name.to_owned(), is_skipped });
+            self.skipped_depth += usize::from(is_skipped);
+            self.article_depth += usize::from(is_article(name));
         }
-        if self.left_out == 0 {
-            self.begin(name, attribute);
+        if self.skipped_depth == 0 {
+            self.start_element(name, attribute);
         }
     }
 
     /// Handles an element without content.
-    fn pass(&mut self, name: &str, attribute: &dyn Fn(&str) -> Option<String>) {
+    fn handle_void_element(&mut self, name: &str, attribute: &dyn Fn(&str) -> Option<String>) {
         match name {
             "br" if self.pre.is_some() => self.text("\n"),
             "br" => self.text(LINE_BREAK),
@@ -142,34 +145,34 @@ impl<'a, 'b> Blocks<'a, 'b> {
                     self.text(&format!(" {text} "));
                 }
             }
-            _ if INLINE.contains(&name) => {}
+            _ if INLINE_ELEMENTS.contains(&name) => {}
             _ => self.flush(),
         }
     }
 
-    fn begin(&mut self, name: &str, attribute: &dyn Fn(&str) -> Option<String>) {
+    fn start_element(&mut self, name: &str, attribute: &dyn Fn(&str) -> Option<String>) {
         if let Some(pre) = &mut self.pre {
-            if let Some(language) = attribute("class").as_deref().and_then(language) {
+            if let Some(language) = attribute("class").as_deref().and_then(highlight_language) {
                 *pre = language.to_owned();
             }
             return;
         }
-        if !INLINE.contains(&name) {
+        if !INLINE_ELEMENTS.contains(&name) {
             self.flush();
         }
         match name {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 self.heading = name[1..].parse().ok();
-                self.lay_out();
+                self.mark_layout_table();
             }
             "ul" | "menu" | "ol" if self.lists.len() < self.composer.bounds().limits.depth => {
                 self.lists.push((name == "ol").then_some(1));
             }
-            "li" | "dd" => self.item = true,
+            "li" | "dd" => self.item_pending = true,
             "table" => {
-                self.lay_out();
+                self.mark_layout_table();
                 if self.tables.len() < self.composer.bounds().limits.depth {
-                    self.tables.push(Table::default());
+                    self.tables.push(OpenTable::default());
                 }
             }
             "tr" => self.end_row(),
@@ -181,7 +184,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
             }
             "pre" => {
                 let class = attribute("class").unwrap_or_default();
-                self.pre = Some(language(&class).unwrap_or_default().to_owned());
+                self.pre = Some(highlight_language(&class).unwrap_or_default().to_owned());
             }
             "code" => self.text("`"),
             _ => {}
@@ -189,54 +192,56 @@ impl<'a, 'b> Blocks<'a, 'b> {
     }
 
     pub(super) fn close(&mut self, name: &str) {
-        if let Some(index) = self.open.iter().rposition(|open| open.name == name) {
-            while self.open.len() > index {
+        if let Some(index) = self.open_elements.iter().rposition(|element| element.name == name) {
+            while self.open_elements.len() > index {
                 self.pop();
             }
-        } else if !INLINE.contains(&name) && self.left_out == 0 && self.pre.is_none() {
+        } else if !INLINE_ELEMENTS.contains(&name) && self.skipped_depth == 0 && self.pre.is_none() {
             self.flush();
         }
     }
 
-    fn close_sibling(&mut self, siblings: &[&str], holders: &[&str]) {
-        let nearest = self.open.iter().rposition(|open| {
-            siblings.contains(&open.name.as_str()) || holders.contains(&open.name.as_str())
+    fn close_sibling(&mut self, siblings: &[&str], containers: &[&str]) {
+        let nearest = self.open_elements.iter().rposition(|element| {
+            siblings.contains(&element.name.as_str()) || containers.contains(&element.name.as_str())
         });
         if let Some(index) = nearest
-            && !holders.contains(&self.open[index].name.as_str())
+            && !containers.contains(&self.open_elements[index].name.as_str())
         {
             // Closes the outermost sibling: closing a row also closes its cell.
-            let inside = |open: &Open| siblings.contains(&open.name.as_str());
-            let first =
-                self.open[..index].iter().rposition(|open| !inside(open)).map_or(0, |before| before + 1);
-            while self.open.len() > first {
+            let inside = |element: &OpenElement| siblings.contains(&element.name.as_str());
+            let first = self.open_elements[..index]
+                .iter()
+                .rposition(|element| !inside(element))
+                .map_or(0, |before| before + 1);
+            while self.open_elements.len() > first {
                 self.pop();
             }
         }
     }
 
     fn pop(&mut self) {
-        let Some(open) = self.open.pop() else { return };
-        if self.left_out == 0 {
-            self.end(&open.name);
+        let Some(element) = self.open_elements.pop() else { return };
+        if self.skipped_depth == 0 {
+            self.end_element(&element.name);
         }
-        self.left_out -= usize::from(open.left_out);
-        if is_article(&open.name) {
+        self.skipped_depth -= usize::from(element.is_skipped);
+        if is_article(&element.name) {
             self.flush();
-            self.articles -= 1;
+            self.article_depth -= 1;
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         if self.pre.is_some() && name != "pre" {
             return;
         }
-        if !INLINE.contains(&name) {
+        if !INLINE_ELEMENTS.contains(&name) {
             self.flush();
         }
         match name {
             "ul" | "menu" | "ol" => drop(self.lists.pop()),
-            "li" | "dd" => self.item = false,
+            "li" | "dd" => self.item_pending = false,
             "code" => self.text("`"),
             "td" | "th" => self.end_cell(),
             "tr" => self.end_row(),
@@ -249,15 +254,15 @@ impl<'a, 'b> Blocks<'a, 'b> {
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        let wanted = self.left_out == 0 && (!self.only_article || self.articles > 0);
+        let is_kept = self.skipped_depth == 0 && (!self.only_article || self.article_depth > 0);
         let room = self.composer.bounds().limits.text_bytes.saturating_sub(self.line.len());
-        if wanted {
+        if is_kept {
             self.line.push_str(&text[..text.floor_char_boundary(room)]);
         }
     }
 
     /// Marks the innermost table as a layout table, because it contains more than data.
-    fn lay_out(&mut self) {
+    fn mark_layout_table(&mut self) {
         if let Some(table) = self.tables.last_mut() {
             table.is_layout = true;
             let mut cells = mem::take(&mut table.cells);
@@ -292,7 +297,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
             return;
         }
         let heading = self.heading.take();
-        let text = lines(&line);
+        let text = collapse_white_space(&line);
         if let Some(level) = heading {
             if level == 1 && self.first_heading.is_none() && !text.is_empty() {
                 self.first_heading = Some(one_line(&text));
@@ -307,7 +312,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
                 cell.push_str(&text);
             }
             _ if text.is_empty() => {}
-            _ if self.item => {
+            _ if self.item_pending => {
                 let depth = self.lists.len().saturating_sub(1);
                 let marker = match self.lists.last_mut() {
                     Some(Some(number)) => {
@@ -316,7 +321,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
                     }
                     _ => "-".to_owned(),
                 };
-                self.item = false;
+                self.item_pending = false;
                 self.composer.item(depth, &marker, &text);
             }
             _ => self.composer.paragraph(&text),
@@ -335,14 +340,14 @@ fn is_article(name: &str) -> bool {
 }
 
 /// The language in a class name of syntax highlighters: `language-rust`.
-fn language(class: &str) -> Option<&str> {
+fn highlight_language(class: &str) -> Option<&str> {
     class.split_whitespace().find_map(|class| {
         class.strip_prefix("language-").or_else(|| class.strip_prefix("lang-")).filter(|name| name.len() < 20)
     })
 }
 
 /// Collapses white space; keeps line breaks only for `<br>`.
-fn lines(text: &str) -> String {
+fn collapse_white_space(text: &str) -> String {
     let mut result = String::new();
     for line in text.split(LINE_BREAK) {
         let line = one_line(line);

@@ -2,7 +2,7 @@
 //!
 //! html5gum recurses once per double-quoted attribute, so that a tag with thousands of them overflows the
 //! stack. Each recursion reads a single byte after the closing quote, with its state saved: there the reader
-//! returns the error [`InterruptSignal`], which ends the recursion, and [`Tokens`] resumes the tokenizer.
+//! returns the error [`InterruptSignal`], which ends the recursion, and [`HtmlTokens`] resumes the tokenizer.
 //! Only the attributes in [`KEPT_ATTRIBUTES`] are kept.
 
 use html5gum::emitters::callback::{Callback, CallbackEmitter, CallbackEvent};
@@ -32,21 +32,21 @@ impl Tag {
 
 /// A token of a page.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Token {
-    Open(Tag),
-    Close(String),
+pub(super) enum HtmlToken {
+    StartTag(Tag),
+    EndTag(String),
     Text(String),
     /// No token yet: the tokenizer was interrupted inside a tag.
     Pending,
 }
 
 /// Iterator over the tokens of a page.
-pub(super) struct Tokens<'a> {
-    tokenizer: Tokenizer<InterruptingReader<'a>, CallbackEmitter<Collector, Token>>,
+pub(super) struct HtmlTokens<'a> {
+    tokenizer: Tokenizer<InterruptingReader<'a>, CallbackEmitter<Collector, HtmlToken>>,
     xml: bool,
 }
 
-impl<'a> Tokens<'a> {
+impl<'a> HtmlTokens<'a> {
     /// `xml`: `<script/>` is an empty element. In HTML it is a start tag.
     pub(super) fn new(page: &'a str, xml: bool) -> Self {
         let mut emitter = CallbackEmitter::new(Collector::default());
@@ -56,12 +56,12 @@ impl<'a> Tokens<'a> {
     }
 }
 
-impl Iterator for Tokens<'_> {
-    type Item = Token;
+impl Iterator for HtmlTokens<'_> {
+    type Item = HtmlToken;
 
-    fn next(&mut self) -> Option<Token> {
-        let Ok(token) = self.tokenizer.next()? else { return Some(Token::Pending) };
-        if let Token::Open(tag) = &token
+    fn next(&mut self) -> Option<HtmlToken> {
+        let Ok(token) = self.tokenizer.next()? else { return Some(HtmlToken::Pending) };
+        if let HtmlToken::StartTag(tag) = &token
             && self.xml
             && !tag.self_closing
             && let Some(state) = naive_next_state(tag.name.as_bytes())
@@ -96,8 +96,8 @@ impl Reader for InterruptingReader<'_> {
         Ok(byte)
     }
 
-    fn try_read_string(&mut self, wanted: &[u8], case_sensitive: bool) -> Result<bool, InterruptSignal> {
-        let found = unwrap_infallible(self.reader.try_read_string(wanted, case_sensitive));
+    fn try_read_string(&mut self, needle: &[u8], case_sensitive: bool) -> Result<bool, InterruptSignal> {
+        let found = unwrap_infallible(self.reader.try_read_string(needle, case_sensitive));
         self.is_after_quote &= !found;
         Ok(found)
     }
@@ -127,8 +127,8 @@ struct Collector {
     keeps_value: bool,
 }
 
-impl Callback<Token, ()> for Collector {
-    fn handle_event(&mut self, event: CallbackEvent<'_>, _: Span<()>) -> Option<Token> {
+impl Callback<HtmlToken, ()> for Collector {
+    fn handle_event(&mut self, event: CallbackEvent<'_>, _: Span<()>) -> Option<HtmlToken> {
         match event {
             CallbackEvent::OpenStartTag { name } => self.tag.name = string(name),
             CallbackEvent::AttributeName { name } => {
@@ -139,20 +139,20 @@ impl Callback<Token, ()> for Collector {
                 self.tag.attributes.extend(new.map(|known| (*known, String::new())));
             }
             CallbackEvent::AttributeValue { value } if self.keeps_value => {
-                if let Some((_, kept)) = self.tag.attributes.last_mut() {
-                    let room = VALUE_BYTES_MAX.saturating_sub(kept.len());
-                    kept.push_str(&string(&value[..value.len().min(room)]));
+                if let Some((_, last_value)) = self.tag.attributes.last_mut() {
+                    let room = VALUE_BYTES_MAX.saturating_sub(last_value.len());
+                    last_value.push_str(&string(&value[..value.len().min(room)]));
                 }
             }
             CallbackEvent::CloseStartTag { self_closing } => {
                 self.tag.self_closing = self_closing;
-                return Some(Token::Open(std::mem::take(&mut self.tag)));
+                return Some(HtmlToken::StartTag(std::mem::take(&mut self.tag)));
             }
             CallbackEvent::EndTag { name } => {
                 self.tag.attributes.clear();
-                return Some(Token::Close(string(name)));
+                return Some(HtmlToken::EndTag(string(name)));
             }
-            CallbackEvent::String { value } => return Some(Token::Text(string(value))),
+            CallbackEvent::String { value } => return Some(HtmlToken::Text(string(value))),
             _ => {}
         }
         None
@@ -169,12 +169,12 @@ mod tests {
     use html5gum::DefaultEmitter;
     use proptest::prelude::*;
 
-    fn tokens(page: &str) -> Vec<Token> {
-        Tokens::new(page, false).filter(|token| *token != Token::Pending).collect()
+    fn tokens(page: &str) -> Vec<HtmlToken> {
+        HtmlTokens::new(page, false).filter(|token| *token != HtmlToken::Pending).collect()
     }
 
     /// Tokens of the unmodified tokenizer, as the reference; only for pages with few attributes.
-    fn reference_tokens(page: &str) -> Vec<Token> {
+    fn reference_tokens(page: &str) -> Vec<HtmlToken> {
         let mut emitter = DefaultEmitter::default();
         emitter.naively_switch_states(true);
         let parts = Tokenizer::new_with_emitter(page, emitter).map(|part| match part {
@@ -188,22 +188,22 @@ mod tests {
                         Some((*known, string(value)))
                     });
                     let attributes = kept.collect();
-                    Some(Token::Open(Tag {
+                    Some(HtmlToken::StartTag(Tag {
                         name: string(&tag.name),
                         self_closing: tag.self_closing,
                         attributes,
                     }))
                 }
-                html5gum::Token::EndTag(tag) => Some(Token::Close(string(&tag.name))),
-                html5gum::Token::String(text) => Some(Token::Text(string(&text))),
+                html5gum::Token::EndTag(tag) => Some(HtmlToken::EndTag(string(&tag.name))),
+                html5gum::Token::String(text) => Some(HtmlToken::Text(string(&text))),
                 _ => None,
             })
             .collect()
     }
 
-    fn sorted(mut tokens: Vec<Token>) -> Vec<Token> {
+    fn sorted(mut tokens: Vec<HtmlToken>) -> Vec<HtmlToken> {
         for token in &mut tokens {
-            if let Token::Open(tag) = token {
+            if let HtmlToken::StartTag(tag) = token {
                 tag.attributes.sort();
             }
         }
@@ -217,10 +217,10 @@ mod tests {
             let small = std::thread::Builder::new().stack_size(128 << 10);
             let read = small.spawn(move || tokens(&page)).unwrap().join().unwrap();
             assert_eq!(read.len(), 2, "{attribute}");
-            assert_eq!(read[1], Token::Text("text".to_owned()), "{attribute}");
+            assert_eq!(read[1], HtmlToken::Text("text".to_owned()), "{attribute}");
         }
         let page = format!("</p {}>text", "a=\"1\" ".repeat(50_000));
-        assert_eq!(tokens(&page), [Token::Close("p".to_owned()), Token::Text("text".to_owned())]);
+        assert_eq!(tokens(&page), [HtmlToken::EndTag("p".to_owned()), HtmlToken::Text("text".to_owned())]);
     }
 
     #[test]
@@ -231,9 +231,9 @@ mod tests {
             self_closing: true,
             attributes: vec![("alt", "A \"chart\"".to_owned()), ("hidden", String::new())],
         };
-        assert_eq!(tokens(page), [Token::Open(tag)]);
+        assert_eq!(tokens(page), [HtmlToken::StartTag(tag)]);
         let page = format!("<p class=\"{}\">", "x".repeat(1 << 20));
-        let [Token::Open(tag)] = &*tokens(&page) else { panic!("one tag") };
+        let [HtmlToken::StartTag(tag)] = &*tokens(&page) else { panic!("one tag") };
         assert_eq!(tag.attribute("class").unwrap().len(), VALUE_BYTES_MAX);
     }
 

@@ -8,10 +8,10 @@ const MAP_BYTES_MAX: usize = 4 << 20;
 /// Maximum entries of a ToUnicode map, and of a table of widths.
 const ENTRIES_MAX: usize = 100_000;
 /// Assumed width of a character where the font gives none, in thousandths of the font size.
-const USUAL_WIDTH: f32 = 500.0;
+const ASSUMED_WIDTH: f32 = 500.0;
 
 pub(super) struct Font<'a> {
-    map: Option<CharacterMap>,
+    map: Option<ToUnicodeMap>,
     encoding: Option<Encoding<'a>>,
     /// Whether its text is UTF-16.
     is_unicode: bool,
@@ -29,7 +29,7 @@ impl<'a> Font<'a> {
             .and_then(Object::as_stream)
             .and_then(|stream| stream.get_plain_content_with_limit(MAP_BYTES_MAX))
             .ok()
-            .map(|content| CharacterMap::parse(&content))
+            .map(|content| ToUnicodeMap::parse(&content))
             .filter(|map| !map.is_empty());
         let name = font.get_deref(b"Encoding", document).and_then(Object::as_name).unwrap_or_default();
         let holds = |word: &[u8]| name.windows(word.len()).any(|window| window == word);
@@ -44,7 +44,7 @@ impl<'a> Font<'a> {
     }
 
     /// Decodes bytes; returns the text, and its width in thousandths of the font size if it is known.
-    pub(super) fn text(&self, bytes: &[u8]) -> (String, Option<f32>) {
+    pub(super) fn decode(&self, bytes: &[u8]) -> (String, Option<f32>) {
         let size = if self.is_wide { 2 } else { 1 };
         let codes =
             bytes.chunks(size).map(|code| code.iter().fold(0, |code, byte| code << 8 | u32::from(*byte)));
@@ -57,19 +57,19 @@ impl<'a> Font<'a> {
             Some(map) if self.is_wide => codes.filter_map(|code| map.get(code)).collect(),
             Some(map) => bytes
                 .iter()
-                .map(|byte| map.get(u32::from(*byte)).unwrap_or_else(|| self.encoded(&[*byte])))
+                .map(|byte| map.get(u32::from(*byte)).unwrap_or_else(|| self.decode_with_encoding(&[*byte])))
                 .collect(),
             None if self.is_unicode => {
                 encoding_rs::UTF_16BE.decode_without_bom_handling(bytes).0.into_owned()
             }
             // Glyph ids, which cannot be decoded without a map.
             None if self.is_wide => String::new(),
-            None => self.encoded(bytes),
+            None => self.decode_with_encoding(bytes),
         };
         (text, width)
     }
 
-    fn encoded(&self, bytes: &[u8]) -> String {
+    fn decode_with_encoding(&self, bytes: &[u8]) -> String {
         match &self.encoding {
             Some(encoding) => Document::decode_text(encoding, bytes).unwrap_or_default(),
             None => encoding_rs::WINDOWS_1252.decode_without_bom_handling(bytes).0.into_owned(),
@@ -77,8 +77,8 @@ impl<'a> Font<'a> {
     }
 
     /// An estimate of the width of a text, in thousandths of the font size.
-    pub(super) fn usual_width(text: &str) -> f32 {
-        text.chars().count() as f32 * USUAL_WIDTH
+    pub(super) fn estimated_width(text: &str) -> f32 {
+        text.chars().count() as f32 * ASSUMED_WIDTH
     }
 }
 
@@ -147,52 +147,52 @@ fn wide_widths(font: &Dictionary, document: &Document) -> (HashMap<u32, f32>, Op
 
 /// A ToUnicode map: character codes to Unicode.
 #[derive(Debug, Default)]
-struct CharacterMap {
+struct ToUnicodeMap {
     characters: HashMap<u32, String>,
     /// Ranges: first code, last code, and the Unicode text of the first; sorted by the first.
     ranges: Vec<(u32, u32, Vec<u16>)>,
 }
 
-impl CharacterMap {
+impl ToUnicodeMap {
     fn parse(content: &[u8]) -> Self {
         let mut map = Self::default();
         let mut section = &b""[..];
-        let mut held: Vec<Vec<u16>> = Vec::new();
+        let mut operands: Vec<Vec<u16>> = Vec::new();
         let mut list: Option<Vec<Vec<u16>>> = None;
-        for token in Tokens(content) {
+        for token in CMapTokens(content) {
             if map.characters.len() + map.ranges.len() > ENTRIES_MAX {
                 break;
             }
             match token {
-                Token::Word(word @ (b"beginbfchar" | b"beginbfrange")) => {
+                CMapToken::Word(word @ (b"beginbfchar" | b"beginbfrange")) => {
                     section = word;
-                    held.clear();
+                    operands.clear();
                 }
-                Token::Word(b"endbfchar" | b"endbfrange") => section = b"",
-                Token::Word(_) => {}
-                Token::Open => list = Some(Vec::new()),
-                Token::Close => {
-                    if let ([first, _], Some(list)) = (held.as_slice(), list.take()) {
+                CMapToken::Word(b"endbfchar" | b"endbfrange") => section = b"",
+                CMapToken::Word(_) => {}
+                CMapToken::ArrayStart => list = Some(Vec::new()),
+                CMapToken::ArrayEnd => {
+                    if let ([first, _], Some(list)) = (operands.as_slice(), list.take()) {
                         let first = code(first);
                         map.characters.extend(
                             (first..=u32::MAX).zip(list.iter().map(|units| String::from_utf16_lossy(units))),
                         );
                     }
-                    held.clear();
+                    operands.clear();
                 }
-                Token::Units(units) => match &mut list {
+                CMapToken::HexString(units) => match &mut list {
                     Some(list) => list.push(units),
-                    None => held.push(units),
+                    None => operands.push(units),
                 },
             }
-            match (section, held.as_slice()) {
+            match (section, operands.as_slice()) {
                 (b"beginbfchar", [from, to]) => {
                     map.characters.insert(code(from), String::from_utf16_lossy(to));
-                    held.clear();
+                    operands.clear();
                 }
                 (b"beginbfrange", [first, last, to]) => {
                     map.ranges.push((code(first), code(last), to.clone()));
-                    held.clear();
+                    operands.clear();
                 }
                 _ => {}
             }
@@ -225,25 +225,25 @@ fn code(units: &[u16]) -> u32 {
     units.iter().take(2).fold(0, |code, unit| code << 16 | u32::from(*unit))
 }
 
-enum Token<'a> {
+enum CMapToken<'a> {
     Word(&'a [u8]),
     /// A hexadecimal string, in units of up to four digits.
-    Units(Vec<u16>),
-    Open,
-    Close,
+    HexString(Vec<u16>),
+    ArrayStart,
+    ArrayEnd,
 }
 
 /// Iterator over the tokens of a ToUnicode map.
-struct Tokens<'a>(&'a [u8]);
+struct CMapTokens<'a>(&'a [u8]);
 
-impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
+impl<'a> Iterator for CMapTokens<'a> {
+    type Item = CMapToken<'a>;
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    fn next(&mut self) -> Option<CMapToken<'a>> {
         let start = self.0.iter().position(|byte| !byte.is_ascii_whitespace())?;
         let rest = &self.0[start..];
         let (token, length) = match rest {
-            [b'<', b'<', ..] | [b'>', b'>', ..] => (Token::Word(&rest[..2]), 2),
+            [b'<', b'<', ..] | [b'>', b'>', ..] => (CMapToken::Word(&rest[..2]), 2),
             [b'<', inner @ ..] => {
                 let end = inner.iter().position(|byte| *byte == b'>').unwrap_or(inner.len());
                 let digits: Vec<u16> = inner[..end]
@@ -252,14 +252,14 @@ impl<'a> Iterator for Tokens<'a> {
                     .collect();
                 let units =
                     digits.chunks(4).map(|digits| digits.iter().fold(0, |unit, digit| unit << 4 | digit));
-                (Token::Units(units.collect()), end + 2)
+                (CMapToken::HexString(units.collect()), end + 2)
             }
-            [b'[', ..] => (Token::Open, 1),
-            [b']', ..] => (Token::Close, 1),
+            [b'[', ..] => (CMapToken::ArrayStart, 1),
+            [b']', ..] => (CMapToken::ArrayEnd, 1),
             _ => {
                 let ends = |byte: &u8| byte.is_ascii_whitespace() || b"<>[]".contains(byte);
                 let end = rest.iter().skip(1).position(ends).map_or(rest.len(), |end| end + 1);
-                (Token::Word(&rest[..end]), end)
+                (CMapToken::Word(&rest[..end]), end)
             }
         };
         self.0 = rest.get(length..).unwrap_or_default();
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_map_says_what_characters_mean() {
-        let map = CharacterMap::parse(
+        let map = ToUnicodeMap::parse(
             b"1 begincodespacerange <0000> <FFFF> endcodespacerange
               2 beginbfchar <0003> <0020> <01> <00660069> endbfchar
               2 beginbfrange <0010> <0012> <0041> <20><21>[<0061> <D83DDE00>] endbfrange",
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_map_of_everything_costs_nothing() {
-        let map = CharacterMap::parse(b"1 beginbfrange <00000000> <FFFFFFFF> <0000> endbfrange");
+        let map = ToUnicodeMap::parse(b"1 beginbfrange <00000000> <FFFFFFFF> <0000> endbfrange");
         assert_eq!((map.ranges.len(), map.get(0x41)), (1, Some("A".to_owned())));
         for odd in [
             &b"<"[..],
@@ -294,7 +294,7 @@ mod tests {
             b"beginbfrange <1> <0> <2> <1> [",
             b"beginbfrange <2> <1> <0>",
         ] {
-            CharacterMap::parse(odd).get(1);
+            ToUnicodeMap::parse(odd).get(1);
         }
     }
 }

@@ -19,31 +19,31 @@ const OBJECT_STREAM_OBJECTS_MAX: usize = 100_000;
 
 thread_local! {
     /// The load in progress on this thread: the filter is a plain function and has no other way to reach it.
-    static LOADING: RefCell<Option<Loading>> = const { RefCell::new(None) };
+    static CURRENT_LOAD: RefCell<Option<LoadState>> = const { RefCell::new(None) };
 }
 
-struct Loading {
+struct LoadState {
     bounds: Bounds,
     seen: HashSet<ObjectId>,
 }
 
 /// The panic payload that carries the error out of lopdf.
-struct Stop(ExtractError);
+struct LoadAbort(ExtractError);
 
 pub(super) fn load(bytes: &[u8], bounds: &Bounds) -> Result<Document, ExtractError> {
     let options = LoadOptions {
-        filter: Some(consider),
+        filter: Some(filter_object),
         max_decompressed_size: Some(OBJECT_STREAM_BYTES_MAX),
         ..LoadOptions::default()
     };
-    LOADING.set(Some(Loading { bounds: bounds.clone(), seen: HashSet::new() }));
+    CURRENT_LOAD.set(Some(LoadState { bounds: bounds.clone(), seen: HashSet::new() }));
     let loaded = catch_unwind(AssertUnwindSafe(|| Document::load_mem_with_options(bytes, options)));
-    LOADING.set(None);
+    CURRENT_LOAD.set(None);
     match loaded {
         Ok(Ok(document)) => Ok(document),
         Ok(Err(Error::InvalidPassword | Error::Decryption(_))) => failed("it is protected by a password"),
         Ok(Err(error)) => failed(format!("it is damaged: {error}")),
-        Err(payload) => match payload.downcast::<Stop>() {
+        Err(payload) => match payload.downcast::<LoadAbort>() {
             Ok(stop) => Err(stop.0),
             Err(_) => failed("it is damaged: the reader panicked"),
         },
@@ -51,22 +51,22 @@ pub(super) fn load(bytes: &[u8], bounds: &Bounds) -> Result<Document, ExtractErr
 }
 
 /// The filter of lopdf: drops objects without text, and stops the load at a limit.
-fn consider(id: ObjectId, object: &mut Object) -> Option<(ObjectId, Object)> {
-    let stop = LOADING.with_borrow_mut(|loading| {
-        let loading = loading.as_mut()?;
+fn filter_object(id: ObjectId, object: &mut Object) -> Option<(ObjectId, Object)> {
+    let stop = CURRENT_LOAD.with_borrow_mut(|load| {
+        let load = load.as_mut()?;
         // An object listed several times is parsed each time.
-        let repeated = !loading.seen.insert(id);
-        if loading.bounds.is_late() {
-            return Some(ExtractError::too_slow(loading.bounds.limits.time));
+        let repeated = !load.seen.insert(id);
+        if load.bounds.is_late() {
+            return Some(ExtractError::too_slow(load.bounds.limits.time));
         }
-        let too_many = loading.seen.len() > OBJECTS_MAX || repeated && loading.seen.len() > OBJECTS_MAX / 2;
+        let too_many = load.seen.len() > OBJECTS_MAX || repeated && load.seen.len() > OBJECTS_MAX / 2;
         too_many.then(|| ExtractError::Failed(format!("it has more than {OBJECTS_MAX} objects")))
     });
     if let Some(reason) = stop {
-        resume_unwind(Box::new(Stop(reason)));
+        resume_unwind(Box::new(LoadAbort(reason)));
     }
     let keep = match &*object {
-        Object::Stream(stream) if stream.dict.has_type(b"ObjStm") => is_sound(stream),
+        Object::Stream(stream) if stream.dict.has_type(b"ObjStm") => has_increasing_offsets(stream),
         Object::Stream(stream) => !is_picture_or_font(stream),
         _ => true,
     };
@@ -80,7 +80,7 @@ fn is_picture_or_font(stream: &Stream) -> bool {
 
 /// Whether the objects of a stream have increasing offsets: many ids for the offset of one large object would make many
 /// copies of it.
-fn is_sound(stream: &Stream) -> bool {
+fn has_increasing_offsets(stream: &Stream) -> bool {
     let Ok(content) = stream.get_plain_content_with_limit(OBJECT_STREAM_BYTES_MAX) else {
         // Encrypted streams cannot be checked here; lopdf reports what is wrong with them.
         return true;
@@ -88,15 +88,15 @@ fn is_sound(stream: &Stream) -> bool {
     let first = stream.dict.get(b"First").and_then(Object::as_i64).unwrap_or(0);
     let index = usize::try_from(first).ok().and_then(|first| content.get(..first)).unwrap_or_default();
     let numbers = index.split(u8::is_ascii_whitespace).filter(|number| !number.is_empty());
-    let mut places = numbers.skip(1).step_by(2).map(|place| {
-        std::str::from_utf8(place).ok().and_then(|place| place.parse::<u32>().ok()).unwrap_or(0)
+    let mut offsets = numbers.skip(1).step_by(2).map(|offset| {
+        std::str::from_utf8(offset).ok().and_then(|offset| offset.parse::<u32>().ok()).unwrap_or(0)
     });
     let mut last = None;
     let mut count = 0;
-    places.all(|place| {
+    offsets.all(|offset| {
         count += 1;
-        let is_new = last.is_none_or(|last| place > last);
-        last = Some(place);
+        let is_new = last.is_none_or(|last| offset > last);
+        last = Some(offset);
         is_new && count <= OBJECT_STREAM_OBJECTS_MAX
     })
 }

@@ -11,48 +11,48 @@ use std::rc::Rc;
 /// Maximum unpacked bytes of one page.
 const PAGE_BYTES_MAX: usize = 64 << 20;
 /// Operations between two checks of the deadline.
-const OPERATIONS_PER_LOOK: usize = 1_024;
+const OPERATIONS_PER_CHECK: usize = 1_024;
 /// Maximum nesting depth of form XObjects.
-const FORMS_MAX: usize = 8;
+const FORM_DEPTH_MAX: usize = 8;
 /// Maximum number of saved graphics states.
-const STATES_MAX: usize = 256;
+const SAVED_STATES_MAX: usize = 256;
 /// Distances, in font sizes, that separate words, lines and paragraphs.
 const WORD_GAP: f32 = 0.2;
 const LINE_GAP: f32 = 0.5;
 const PARAGRAPH_GAP: f32 = 1.7;
 
 /// Reads the pages of a document in order.
-pub(super) struct Reader<'a> {
+pub(super) struct PageReader<'a> {
     document: &'a Document,
     bounds: &'a Bounds,
     /// Fonts by the address of their dictionary, because pages share them.
     fonts: HashMap<usize, Rc<Font<'a>>>,
     /// Remaining budget of unpacked bytes.
-    room: usize,
-    has_left_out: bool,
+    bytes_left: usize,
+    is_truncated: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PageReader<'a> {
     pub(super) fn new(document: &'a Document, bounds: &'a Bounds) -> Self {
         Self {
             document,
             bounds,
             fonts: HashMap::new(),
-            room: bounds.limits.unpacked_bytes,
-            has_left_out: false,
+            bytes_left: bounds.limits.unpacked_bytes,
+            is_truncated: false,
         }
     }
 
     /// Whether content was left out because of the limit on unpacked bytes.
-    pub(super) fn has_left_out(&self) -> bool {
-        self.has_left_out
+    pub(super) fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     /// The paragraphs of a page; none if it cannot be read.
     pub(super) fn read(&mut self, page: ObjectId) -> Result<Vec<String>, ExtractError> {
-        let content = self.document.get_page_content_with_limit(page, PAGE_BYTES_MAX.min(self.room));
+        let content = self.document.get_page_content_with_limit(page, PAGE_BYTES_MAX.min(self.bytes_left));
         let Ok(content) = content else {
-            self.has_left_out = true;
+            self.is_truncated = true;
             return Ok(Vec::new());
         };
         let mut resources = Vec::new();
@@ -60,24 +60,24 @@ impl<'a> Reader<'a> {
             resources.extend(own);
             resources.extend(inherited.into_iter().filter_map(|id| self.document.get_dictionary(id).ok()));
         }
-        let mut lines = Lines::default();
-        self.show(&content, &resources, Matrix::ONE, 0, &mut lines)?;
+        let mut lines = LineBuilder::default();
+        self.run_content(&content, &resources, Matrix::IDENTITY, 0, &mut lines)?;
         Ok(lines.finish())
     }
 
-    fn show(
+    fn run_content(
         &mut self,
         content: &[u8],
         resources: &[&'a Dictionary],
-        place: Matrix,
+        transform: Matrix,
         depth: usize,
-        lines: &mut Lines,
+        lines: &mut LineBuilder,
     ) -> Result<(), ExtractError> {
-        self.room = self.room.saturating_sub(content.len());
-        let mut state = State { place, ..State::default() };
-        let mut aside: Vec<State<'a>> = Vec::new();
+        self.bytes_left = self.bytes_left.saturating_sub(content.len());
+        let mut state = GraphicsState { transform, ..GraphicsState::default() };
+        let mut saved_states: Vec<GraphicsState<'a>> = Vec::new();
         for (count, operation) in Content::decode_iter(content).enumerate() {
-            if count % OPERATIONS_PER_LOOK == 0 && self.bounds.is_late() {
+            if count % OPERATIONS_PER_CHECK == 0 && self.bounds.is_late() {
                 break;
             }
             // An unreadable operation ends the page; the text before it is kept.
@@ -86,36 +86,36 @@ impl<'a> Reader<'a> {
                 |index: usize| operands.get(index).and_then(|operand| operand.as_float().ok()).unwrap_or(0.0);
             let matrix = || Matrix(std::array::from_fn(number));
             match operator.as_str() {
-                "q" if aside.len() < STATES_MAX => aside.push(state.clone()),
-                "Q" => state = aside.pop().unwrap_or(state),
-                "cm" => state.place = matrix().then(state.place),
-                "BT" => state.begin(Matrix::ONE),
+                "q" if saved_states.len() < SAVED_STATES_MAX => saved_states.push(state.clone()),
+                "Q" => state = saved_states.pop().unwrap_or(state),
+                "cm" => state.transform = matrix().then(state.transform),
+                "BT" => state.set_line_matrix(Matrix::IDENTITY),
                 "Tf" => {
                     let name = operands.first().and_then(|name| name.as_name().ok()).unwrap_or_default();
                     state.font = self.font(name, resources);
                     state.size = number(1);
                 }
                 "TL" => state.leading = number(0),
-                "Td" => state.step(number(0), number(1)),
+                "Td" => state.move_line(number(0), number(1)),
                 "TD" => {
                     state.leading = -number(1);
-                    state.step(number(0), number(1));
+                    state.move_line(number(0), number(1));
                 }
-                "Tm" => state.begin(matrix()),
-                "T*" => state.step(0.0, -state.leading),
-                "Tj" | "TJ" => state.show(&operands, lines),
+                "Tm" => state.set_line_matrix(matrix()),
+                "T*" => state.move_line(0.0, -state.leading),
+                "Tj" | "TJ" => state.show_strings(&operands, lines),
                 "'" => {
-                    state.step(0.0, -state.leading);
-                    state.show(&operands, lines);
+                    state.move_line(0.0, -state.leading);
+                    state.show_strings(&operands, lines);
                 }
                 "\"" => {
-                    state.step(0.0, -state.leading);
-                    state.show(operands.get(2..).unwrap_or_default(), lines);
+                    state.move_line(0.0, -state.leading);
+                    state.show_strings(operands.get(2..).unwrap_or_default(), lines);
                 }
-                "Do" if depth < FORMS_MAX => {
+                "Do" if depth < FORM_DEPTH_MAX => {
                     let name = operands.first().and_then(|name| name.as_name().ok()).unwrap_or_default();
                     if let Some(form) = self.form(name, resources) {
-                        self.show_form(form, resources, state.place, depth + 1, lines)?;
+                        self.run_form(form, resources, state.transform, depth + 1, lines)?;
                     }
                 }
                 _ => {}
@@ -124,33 +124,33 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn show_form(
+    fn run_form(
         &mut self,
         form: &'a Stream,
         resources: &[&'a Dictionary],
-        place: Matrix,
+        transform: Matrix,
         depth: usize,
-        lines: &mut Lines,
+        lines: &mut LineBuilder,
     ) -> Result<(), ExtractError> {
         self.bounds.check_time()?;
-        let content = match form.get_plain_content_with_limit(PAGE_BYTES_MAX.min(self.room)) {
+        let content = match form.get_plain_content_with_limit(PAGE_BYTES_MAX.min(self.bytes_left)) {
             Ok(content) => content,
             Err(error) => {
-                self.has_left_out |= matches!(error, Error::Decompress(_));
+                self.is_truncated |= matches!(error, Error::Decompress(_));
                 return Ok(());
             }
         };
         let own = form.dict.get_deref(b"Resources", self.document).and_then(Object::as_dict).ok();
         let resources: Vec<_> =
-            own.into_iter().chain(resources.iter().copied()).take(FORMS_MAX * 2).collect();
+            own.into_iter().chain(resources.iter().copied()).take(FORM_DEPTH_MAX * 2).collect();
         let matrix = form.dict.get_deref(b"Matrix", self.document).and_then(Object::as_array).ok();
-        let place = match matrix.map(Vec::as_slice) {
+        let transform = match matrix.map(Vec::as_slice) {
             Some(numbers @ [_, _, _, _, _, _]) => {
-                Matrix(std::array::from_fn(|index| numbers[index].as_float().unwrap_or(0.0))).then(place)
+                Matrix(std::array::from_fn(|index| numbers[index].as_float().unwrap_or(0.0))).then(transform)
             }
-            _ => place,
+            _ => transform,
         };
-        self.show(&content, &resources, place, depth, lines)
+        self.run_content(&content, &resources, transform, depth, lines)
     }
 
     fn resource(&self, kind: &[u8], name: &[u8], resources: &[&'a Dictionary]) -> Option<&'a Object> {
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
 struct Matrix([f32; 6]);
 
 impl Matrix {
-    const ONE: Self = Self([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+    const IDENTITY: Self = Self([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
 
     /// Concatenation: applies `self` first, then the other.
     fn then(self, Self([a, b, c, d, e, f]): Self) -> Self {
@@ -197,9 +197,9 @@ impl Matrix {
 
 /// The graphics and text state of PDF.
 #[derive(Clone)]
-struct State<'a> {
+struct GraphicsState<'a> {
     /// The current transformation matrix.
-    place: Matrix,
+    transform: Matrix,
     /// The text line matrix, and the text matrix.
     line: Matrix,
     text: Matrix,
@@ -208,44 +208,51 @@ struct State<'a> {
     leading: f32,
 }
 
-impl Default for State<'_> {
+impl Default for GraphicsState<'_> {
     fn default() -> Self {
-        Self { place: Matrix::ONE, line: Matrix::ONE, text: Matrix::ONE, font: None, size: 1.0, leading: 0.0 }
+        Self {
+            transform: Matrix::IDENTITY,
+            line: Matrix::IDENTITY,
+            text: Matrix::IDENTITY,
+            font: None,
+            size: 1.0,
+            leading: 0.0,
+        }
     }
 }
 
-impl State<'_> {
-    fn begin(&mut self, matrix: Matrix) {
+impl GraphicsState<'_> {
+    fn set_line_matrix(&mut self, matrix: Matrix) {
         (self.line, self.text) = (matrix, matrix);
     }
 
-    fn step(&mut self, x: f32, y: f32) {
-        self.begin(Matrix([1.0, 0.0, 0.0, 1.0, x, y]).then(self.line));
+    fn move_line(&mut self, x: f32, y: f32) {
+        self.set_line_matrix(Matrix([1.0, 0.0, 0.0, 1.0, x, y]).then(self.line));
     }
 
     /// Shows strings; numbers between them move the position back by thousandths of the font size.
-    fn show(&mut self, operands: &[Object], lines: &mut Lines) {
+    fn show_strings(&mut self, operands: &[Object], lines: &mut LineBuilder) {
         for operand in operands {
             match operand {
                 Object::String(bytes, _) => self.show_text(bytes, lines),
-                Object::Array(parts) => self.show(parts, lines),
+                Object::Array(parts) => self.show_strings(parts, lines),
                 other => {
-                    if let Ok(back) = other.as_float() {
-                        self.advance(-back);
+                    if let Ok(adjustment) = other.as_float() {
+                        self.advance(-adjustment);
                     }
                 }
             }
         }
     }
 
-    fn show_text(&mut self, bytes: &[u8], lines: &mut Lines) {
+    fn show_text(&mut self, bytes: &[u8], lines: &mut LineBuilder) {
         let Some(font) = self.font.clone() else { return };
-        let (text, width) = font.text(bytes);
-        let [_, _, c, d, x, y] = self.text.then(self.place).0;
+        let (text, width) = font.decode(bytes);
+        let [_, _, c, d, x, y] = self.text.then(self.transform).0;
         let size = (self.size * c.hypot(d)).abs();
         lines.add(&text, x, y, size, width.is_some());
-        self.advance(width.unwrap_or_else(|| Font::usual_width(&text)));
-        lines.end_at(self.text.then(self.place).0[4]);
+        self.advance(width.unwrap_or_else(|| Font::estimated_width(&text)));
+        lines.end_at(self.text.then(self.transform).0[4]);
     }
 
     fn advance(&mut self, thousandths: f32) {
@@ -255,16 +262,16 @@ impl State<'_> {
 
 /// Joins texts to lines and paragraphs, by position.
 #[derive(Default)]
-struct Lines {
+struct LineBuilder {
     paragraphs: Vec<String>,
     paragraph: String,
     /// The end of the last text, and whether its width is known rather than estimated.
     last: Option<(f32, f32)>,
-    is_sure: bool,
+    is_width_known: bool,
 }
 
-impl Lines {
-    fn add(&mut self, text: &str, x: f32, y: f32, size: f32, is_sure: bool) {
+impl LineBuilder {
+    fn add(&mut self, text: &str, x: f32, y: f32, size: f32, is_width_known: bool) {
         if text.is_empty() {
             return;
         }
@@ -274,7 +281,7 @@ impl Lines {
             if down.abs() < LINE_GAP * size {
                 let gap = x - last_x;
                 let is_apart =
-                    if self.is_sure { gap.abs() > WORD_GAP * size } else { gap.abs() > f32::EPSILON };
+                    if self.is_width_known { gap.abs() > WORD_GAP * size } else { gap.abs() > f32::EPSILON };
                 if is_apart && !self.paragraph.ends_with(char::is_whitespace) && !text.starts_with(' ') {
                     self.paragraph.push(' ');
                 }
@@ -286,7 +293,7 @@ impl Lines {
         }
         self.paragraph.extend(text.chars().filter(|char| !char.is_control()));
         self.last = Some((x, y));
-        self.is_sure = is_sure;
+        self.is_width_known = is_width_known;
     }
 
     fn end_at(&mut self, x: f32) {

@@ -8,7 +8,7 @@ use zip::ZipArchive;
 pub(super) const SNIFF_BYTES: usize = 8 << 10;
 
 /// Signatures of binary formats that may have no zero byte near the start.
-const NOT_TEXT: &[&[u8]] = &[
+const BINARY_SIGNATURES: &[&[u8]] = &[
     b"\x89PNG",
     b"\xff\xd8\xff",
     b"GIF8",
@@ -29,12 +29,12 @@ const NOT_TEXT: &[&[u8]] = &[
 ];
 
 /// Signature of compound files: Office formats before 2007, and encrypted newer ones.
-const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
+const COMPOUND_SIGNATURE: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Form {
+pub(super) enum FileFormat {
     /// Text, or no other known format.
     Text,
     Pdf,
@@ -50,8 +50,8 @@ pub(super) enum Form {
     Unknown,
 }
 
-impl Form {
-    pub(super) fn of(bytes: &[u8]) -> Self {
+impl FileFormat {
+    pub(super) fn detect(bytes: &[u8]) -> Self {
         let head = &bytes[..bytes.len().min(SNIFF_BYTES)];
         if is_pdf(head) {
             return Self::Pdf;
@@ -59,20 +59,28 @@ impl Form {
         if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
             return Self::Archive;
         }
-        if bytes.starts_with(COMPOUND) {
+        if bytes.starts_with(COMPOUND_SIGNATURE) {
             let name: Vec<u8> = "EncryptedPackage".encode_utf16().flat_map(u16::to_le_bytes).collect();
             let locked = bytes.chunks_exact(64).any(|chunk| chunk.starts_with(&name));
             return if locked { Self::Locked } else { Self::Unknown };
         }
-        if NOT_TEXT.iter().any(|magic| bytes.starts_with(magic)) { Self::Unknown } else { Self::Text }
+        if BINARY_SIGNATURES.iter().any(|magic| bytes.starts_with(magic)) {
+            Self::Unknown
+        } else {
+            Self::Text
+        }
     }
 
     /// The package format of a ZIP archive, by its members.
-    pub(super) fn of_archive(bytes: &[u8]) -> Self {
-        let Ok(archive) = ZipArchive::new(Cursor::new(bytes)) else { return Self::of_first_member(bytes) };
+    pub(super) fn detect_in_archive(bytes: &[u8]) -> Self {
+        let Ok(archive) = ZipArchive::new(Cursor::new(bytes)) else {
+            return Self::detect_by_first_member(bytes);
+        };
         let has = |name: &str| archive.index_for_name(name).is_some();
         let has_below = |folder: &str| archive.file_names().flatten().any(|name| name.starts_with(folder));
-        if has("META-INF/container.xml") && has_below("OEBPS/") || bytes_say(bytes, b"application/epub+zip") {
+        if has("META-INF/container.xml") && has_below("OEBPS/")
+            || has_mimetype_member(bytes, b"application/epub+zip")
+        {
             Self::Epub
         } else if has("[Content_Types].xml") && has_below("word/") {
             Self::Docx
@@ -90,12 +98,12 @@ impl Form {
     }
 
     /// The format of a damaged archive by its first bytes, so that the damage is reported for the right format.
-    fn of_first_member(bytes: &[u8]) -> Self {
+    fn detect_by_first_member(bytes: &[u8]) -> Self {
         let head = &bytes[..bytes.len().min(SNIFF_BYTES)];
         let has = |text: &[u8]| head.windows(text.len()).any(|window| window == text);
-        if bytes_say(bytes, b"application/epub+zip") {
+        if has_mimetype_member(bytes, b"application/epub+zip") {
             Self::Epub
-        } else if bytes_say(bytes, b"application/vnd.oasis.opendocument") {
+        } else if has_mimetype_member(bytes, b"application/vnd.oasis.opendocument") {
             Self::OpenDocument
         } else if !has(b"[Content_Types].xml") {
             Self::Unknown
@@ -120,9 +128,10 @@ fn is_pdf(head: &[u8]) -> bool {
 }
 
 /// Whether the member `mimetype`, which is first and uncompressed, contains this media type.
-fn bytes_say(bytes: &[u8], media_type: &[u8]) -> bool {
-    const NAME_AT: usize = 30;
-    let Some(after) = bytes.get(NAME_AT..).and_then(|rest| rest.strip_prefix(b"mimetype")) else {
+fn has_mimetype_member(bytes: &[u8], media_type: &[u8]) -> bool {
+    const MIMETYPE_NAME_OFFSET: usize = 30;
+    let Some(after) = bytes.get(MIMETYPE_NAME_OFFSET..).and_then(|rest| rest.strip_prefix(b"mimetype"))
+    else {
         return false;
     };
     // An extra field may precede the content.
@@ -138,12 +147,12 @@ mod tests {
 
     #[test]
     fn what_is_not_text_is_known_by_its_first_bytes() {
-        assert_eq!(Form::of(b"\x89PNG\r\n\x1a\nabc"), Form::Unknown);
-        assert_eq!(Form::of(b"\n%PDF-1.4"), Form::Pdf);
-        assert_eq!(Form::of(b"PK\x03\x04 and then nothing"), Form::Archive);
-        assert_eq!(Form::of_archive(b"PK\x03\x04 and then nothing"), Form::Unknown);
-        assert_eq!(Form::of(b"a PDF begins with %PDF-1.7"), Form::Text);
-        assert_eq!(Form::of(b"plain"), Form::Text);
-        assert_eq!(Form::of(b""), Form::Text);
+        assert_eq!(FileFormat::detect(b"\x89PNG\r\n\x1a\nabc"), FileFormat::Unknown);
+        assert_eq!(FileFormat::detect(b"\n%PDF-1.4"), FileFormat::Pdf);
+        assert_eq!(FileFormat::detect(b"PK\x03\x04 and then nothing"), FileFormat::Archive);
+        assert_eq!(FileFormat::detect_in_archive(b"PK\x03\x04 and then nothing"), FileFormat::Unknown);
+        assert_eq!(FileFormat::detect(b"a PDF begins with %PDF-1.7"), FileFormat::Text);
+        assert_eq!(FileFormat::detect(b"plain"), FileFormat::Text);
+        assert_eq!(FileFormat::detect(b""), FileFormat::Text);
     }
 }
