@@ -3,8 +3,8 @@
 //! A value that is computed, of unknown type or beyond the limits of the check passes.
 
 use crate::function::Function;
-use crate::model::{Constant, Field, Rest, Table, Type, Types};
-use crate::print::on_one_line;
+use crate::model::{AdditionalFields, Constant, Field, Table, Type, Types};
+use crate::print::one_line;
 use ctx_core::nearest;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -15,8 +15,8 @@ const STEPS_MAX: usize = 20_000;
 /// Maximum nesting depth of a value.
 const DEPTH_MAX: usize = 64;
 
-/// Maximum number of misfits reported for one call.
-const MISFITS_MAX: usize = 20;
+/// Maximum number of mismatches reported for one call.
+const MISMATCHES_MAX: usize = 20;
 
 /// A value, as far as the source text of a script determines it.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,14 +48,14 @@ pub struct Misfit {
     /// Index of the argument.
     pub argument: usize,
     /// Path from the argument to the value.
-    pub path: Vec<Step>,
+    pub path: Vec<PathStep>,
     /// The problem at that place.
     pub problem: Problem,
 }
 
 /// One step of a path into a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PathStep {
     /// A field.
     Field(String),
     /// An item, counted from 0.
@@ -89,9 +89,9 @@ impl Misfit {
         let mut text = String::new();
         for step in &self.path {
             text.push_str(&match step {
-                Step::Field(name) if text.is_empty() => name.clone(),
-                Step::Field(name) => format!(".{name}"),
-                Step::Item(place) => format!("[{}]", place + 1),
+                PathStep::Field(name) if text.is_empty() => name.clone(),
+                PathStep::Field(name) => format!(".{name}"),
+                PathStep::Item(index) => format!("[{}]", index + 1),
             });
         }
         text
@@ -119,112 +119,115 @@ impl fmt::Display for Problem {
 
 impl Function {
     /// The arguments that the function does not accept, in the order in which they are written.
-    pub fn misfits(&self, given: &[Literal]) -> Vec<Misfit> {
-        let mut check = Check { types: &self.types, steps_left: STEPS_MAX };
-        let mut misfits = match &self.body {
-            Some(body) => self.misfits_beside(body, given, &mut check),
-            None => self.misfits_of_params(given, &mut check),
+    pub fn misfits(&self, arguments: &[Literal]) -> Vec<Misfit> {
+        let mut checker = LiteralChecker { types: &self.types, steps_left: STEPS_MAX };
+        let mut mismatches = match &self.body {
+            Some(body) => self.check_with_body(body, arguments, &mut checker),
+            None => self.check_params(arguments, &mut checker),
         };
-        misfits.truncate(MISFITS_MAX);
-        misfits
+        mismatches.truncate(MISMATCHES_MAX);
+        mismatches
     }
 
-    fn misfits_of_params(&self, given: &[Literal], check: &mut Check<'_>) -> Vec<Misfit> {
-        let mut misfits = Vec::new();
+    fn check_params(&self, arguments: &[Literal], checker: &mut LiteralChecker<'_>) -> Vec<Misfit> {
+        let mut mismatches = Vec::new();
         for (argument, expected) in self.arguments.iter().enumerate() {
-            let mut found = Found::default();
-            match given.get(argument) {
+            let mut collector = MismatchCollector::default();
+            match arguments.get(argument) {
                 None | Some(Literal::Nil) if !expected.required => {}
                 // A missing argument with named fields is reported by the names of its required fields.
                 None | Some(Literal::Nil) => match self.types.outline(&expected.of) {
-                    Some(table) => check.table(&table, &Literal::nothing(), &mut found),
-                    None => found.add(Problem::Missing),
+                    Some(table) => checker.check_table(&table, &Literal::empty_table(), &mut collector),
+                    None => collector.add(Problem::Missing),
                 },
-                Some(literal) => check.value(&expected.of, literal, &mut found),
+                Some(literal) => checker.check_value(&expected.of, literal, &mut collector),
             }
-            misfits.extend(found.of(argument));
+            mismatches.extend(collector.into_mismatches(argument));
         }
         let argument = self.arguments.len();
-        match given.get(argument) {
+        match arguments.get(argument) {
             None | Some(Literal::Nil | Literal::Unknown) => {}
             // Arguments for a function without parameters.
             Some(Literal::Table { fields, .. }) if argument == 0 => {
-                let certain = self.params.as_ref().is_some_and(|table| table.rest == Rest::Closed);
+                let certain =
+                    self.params.as_ref().is_some_and(|table| table.rest == AdditionalFields::Forbidden);
                 for (name, _) in fields.iter().filter(|(_, value)| *value != Literal::Nil) {
                     let problem = Problem::Unknown { near: None, certain };
-                    misfits.push(Misfit { argument, path: vec![Step::Field(name.clone())], problem });
+                    mismatches.push(Misfit { argument, path: vec![PathStep::Field(name.clone())], problem });
                 }
             }
-            Some(_) => misfits.push(Misfit { argument, path: Vec::new(), problem: Problem::TooMany }),
+            Some(_) => mismatches.push(Misfit { argument, path: Vec::new(), problem: Problem::TooMany }),
         }
-        misfits
+        mismatches
     }
 }
 
 impl Literal {
     /// The empty table, `{}`.
-    pub(crate) fn nothing() -> Self {
+    pub(crate) fn empty_table() -> Self {
         Self::Table { fields: Vec::new(), whole: true }
     }
 }
 
-/// Collects misfits, each with its path.
+/// Collects mismatches, each with its path.
 #[derive(Default)]
-pub(crate) struct Found {
-    pub(crate) at: Vec<Step>,
-    pub(crate) all: Vec<(Vec<Step>, Problem)>,
+pub(crate) struct MismatchCollector {
+    pub(crate) path: Vec<PathStep>,
+    pub(crate) mismatches: Vec<(Vec<PathStep>, Problem)>,
 }
 
-impl Found {
-    /// All misfits, as those of one argument.
-    pub(crate) fn of(self, argument: usize) -> impl Iterator<Item = Misfit> {
-        self.all.into_iter().map(move |(path, problem)| Misfit { argument, path, problem })
+impl MismatchCollector {
+    /// All mismatches, as those of one argument.
+    pub(crate) fn into_mismatches(self, argument: usize) -> impl Iterator<Item = Misfit> {
+        self.mismatches.into_iter().map(move |(path, problem)| Misfit { argument, path, problem })
     }
 
     pub(crate) fn add(&mut self, problem: Problem) {
-        if self.all.len() < MISFITS_MAX {
-            self.all.push((self.at.clone(), problem));
+        if self.mismatches.len() < MISMATCHES_MAX {
+            self.mismatches.push((self.path.clone(), problem));
         }
     }
 
-    pub(crate) fn add_at(&mut self, step: Step, problem: Problem) {
-        self.at.push(step);
+    pub(crate) fn add_at(&mut self, step: PathStep, problem: Problem) {
+        self.path.push(step);
         self.add(problem);
-        self.at.pop();
+        self.path.pop();
     }
 
     /// An empty collection at the same path.
-    fn beside(&self) -> Self {
-        Self { at: self.at.clone(), all: Vec::new() }
+    fn nested(&self) -> Self {
+        Self { path: self.path.clone(), mismatches: Vec::new() }
     }
 }
 
-pub(crate) struct Check<'a> {
+pub(crate) struct LiteralChecker<'a> {
     types: &'a Types,
     steps_left: usize,
 }
 
-impl Check<'_> {
-    pub(crate) fn value(&mut self, of: &Type, literal: &Literal, found: &mut Found) {
-        if *literal == Literal::Unknown || self.steps_left == 0 || found.at.len() > DEPTH_MAX {
+impl LiteralChecker<'_> {
+    pub(crate) fn check_value(&mut self, of: &Type, literal: &Literal, collector: &mut MismatchCollector) {
+        if *literal == Literal::Unknown || self.steps_left == 0 || collector.path.len() > DEPTH_MAX {
             return;
         }
         self.steps_left -= 1;
         match (self.types.resolve(of), literal) {
             (Type::Optional(_), Literal::Nil) => {}
-            (Type::Optional(inner), _) => self.value(inner, literal, found),
-            (Type::Union(parts), _) => self.union(of, parts, literal, found),
-            (Type::Intersection(parts), _) => self.intersection(of, parts, literal, found),
-            (Type::Table(table), Literal::Table { .. }) => self.table(table, literal, found),
-            (Type::List(item), Literal::List(items)) => self.items(&[], item, items, found),
-            (Type::Tuple(first, rest), Literal::List(items)) => self.items(first, rest, items, found),
-            (resolved, _) if fits(resolved, literal) => {}
-            _ => found.add(Problem::Wrong { expected: self.expected(of) }),
+            (Type::Optional(inner), _) => self.check_value(inner, literal, collector),
+            (Type::Union(parts), _) => self.check_union(of, parts, literal, collector),
+            (Type::Intersection(parts), _) => self.check_intersection(of, parts, literal, collector),
+            (Type::Table(table), Literal::Table { .. }) => self.check_table(table, literal, collector),
+            (Type::List(item), Literal::List(items)) => self.check_items(&[], item, items, collector),
+            (Type::Tuple(first, rest), Literal::List(items)) => {
+                self.check_items(first, rest, items, collector)
+            }
+            (resolved, _) if literal_fits(resolved, literal) => {}
+            _ => collector.add(Problem::Wrong { expected: self.describe_expected(of) }),
         }
     }
 
     /// The type in Luau, with details about numbers that Luau types cannot express.
-    pub(crate) fn expected(&self, of: &Type) -> String {
+    pub(crate) fn describe_expected(&self, of: &Type) -> String {
         let resolved = match self.types.resolve(of) {
             Type::Optional(inner) => self.types.resolve(inner),
             resolved => resolved,
@@ -235,7 +238,7 @@ impl Check<'_> {
             _ => None,
         };
         let numbers: Vec<String> = parts.iter().filter_map(number).collect();
-        let text = on_one_line(of);
+        let text = one_line(of);
         match numbers.as_slice() {
             [] if parts.contains(&Type::Integer) && !parts.contains(&Type::Number) => {
                 format!("{text} (whole)")
@@ -245,93 +248,116 @@ impl Check<'_> {
         }
     }
 
-    fn items(&mut self, first: &[Type], rest: &Type, items: &[Literal], found: &mut Found) {
-        for (place, item) in items.iter().enumerate() {
+    fn check_items(
+        &mut self,
+        first: &[Type],
+        rest: &Type,
+        items: &[Literal],
+        collector: &mut MismatchCollector,
+    ) {
+        for (index, item) in items.iter().enumerate() {
             if *item == Literal::Nil {
                 continue;
             }
-            found.at.push(Step::Item(place));
-            self.value(first.get(place).unwrap_or(rest), item, found);
-            found.at.pop();
+            collector.path.push(PathStep::Item(index));
+            self.check_value(first.get(index).unwrap_or(rest), item, collector);
+            collector.path.pop();
         }
     }
 
-    fn union(&mut self, of: &Type, parts: &[Type], literal: &Literal, found: &mut Found) {
+    fn check_union(
+        &mut self,
+        of: &Type,
+        parts: &[Type],
+        literal: &Literal,
+        collector: &mut MismatchCollector,
+    ) {
         let mut tables = Vec::new();
-        let mut doubtful: Option<Found> = None;
+        let mut uncertain: Option<MismatchCollector> = None;
         for part in parts {
-            let mut inside = found.beside();
-            self.value(part, literal, &mut inside);
-            if inside.all.is_empty() {
+            let mut nested = collector.nested();
+            self.check_value(part, literal, &mut nested);
+            if nested.mismatches.is_empty() {
                 return;
             }
-            if inside.all.iter().all(|(_, problem)| !problem.is_certain()) {
-                doubtful.get_or_insert(inside);
+            if nested.mismatches.iter().all(|(_, problem)| !problem.is_certain()) {
+                uncertain.get_or_insert(nested);
                 continue;
             }
             if matches!(self.types.resolve(part), Type::Table(_)) {
-                tables.push(inside);
+                tables.push(nested);
             }
         }
-        if let Some(mut doubtful) = doubtful {
-            found.all.append(&mut doubtful.all);
+        if let Some(mut uncertain) = uncertain {
+            collector.mismatches.append(&mut uncertain.mismatches);
             return;
         }
-        // If only one alternative is a table, its own misfits are more helpful.
+        // If only one alternative is a table, its own mismatches are more helpful.
         match (literal, tables.pop()) {
-            (Literal::Table { .. }, Some(only)) if tables.is_empty() => {
-                only.all.into_iter().for_each(|misfit| found.all.push(misfit));
+            (Literal::Table { .. }, Some(only_table)) if tables.is_empty() => {
+                only_table.mismatches.into_iter().for_each(|misfit| collector.mismatches.push(misfit));
             }
-            _ => found.add(Problem::Wrong { expected: self.expected(of) }),
+            _ => collector.add(Problem::Wrong { expected: self.describe_expected(of) }),
         }
     }
 
-    fn intersection(&mut self, of: &Type, parts: &[Type], literal: &Literal, found: &mut Found) {
+    fn check_intersection(
+        &mut self,
+        of: &Type,
+        parts: &[Type],
+        literal: &Literal,
+        collector: &mut MismatchCollector,
+    ) {
         let all_tables = parts.iter().all(|part| matches!(self.types.resolve(part), Type::Table(_)));
         match self.types.outline(of) {
             // A field that one part does not name may belong to another part.
             Some(table) if all_tables && matches!(literal, Literal::Table { .. }) => {
-                self.table(&table, literal, found);
+                self.check_table(&table, literal, collector);
             }
             _ => {
                 for part in parts {
-                    let mut inside = found.beside();
-                    self.value(part, literal, &mut inside);
-                    inside
-                        .all
+                    let mut nested = collector.nested();
+                    self.check_value(part, literal, &mut nested);
+                    nested
+                        .mismatches
                         .retain(|(_, problem)| !matches!(problem, Problem::Unknown { certain: false, .. }));
-                    found.all.append(&mut inside.all);
+                    collector.mismatches.append(&mut nested.mismatches);
                 }
             }
         }
     }
 
-    pub(crate) fn table(&mut self, table: &Table, literal: &Literal, found: &mut Found) {
+    pub(crate) fn check_table(
+        &mut self,
+        table: &Table,
+        literal: &Literal,
+        collector: &mut MismatchCollector,
+    ) {
         let Literal::Table { fields, whole } = literal else { return };
         let known_fields: HashMap<&str, &Field> =
             table.fields.iter().rev().map(|field| (field.name.as_str(), field)).collect();
         for (name, value) in fields.iter().filter(|(_, value)| *value != Literal::Nil) {
-            if found.all.len() >= MISFITS_MAX {
+            if collector.mismatches.len() >= MISMATCHES_MAX {
                 return;
             }
             let known = known_fields.get(name.as_str());
             let of = match (known, &table.rest) {
                 (Some(Field { of, .. }), _) => of,
-                (None, Rest::Of(of)) => of,
+                (None, AdditionalFields::Of(of)) => of,
                 (None, _) if table.left_out > 0 => continue,
                 // The schema describes no fields at all.
-                (None, Rest::Unsaid) if table.fields.is_empty() => continue,
+                (None, AdditionalFields::Unspecified) if table.fields.is_empty() => continue,
                 (None, rest) => {
                     let names = table.fields.iter().map(|field| field.name.as_str());
                     let near = nearest(name, names).map(|near| near.to_owned());
-                    let certain = *rest == Rest::Closed;
-                    found.add_at(Step::Field(name.clone()), Problem::Unknown { near, certain });
+                    let certain = *rest == AdditionalFields::Forbidden;
+                    collector.add_at(PathStep::Field(name.clone()), Problem::Unknown { near, certain });
                     continue;
                 }
             };
-            found.at.push(Step::Field(name.clone()));
-            self.value(of, value, found);
-            found.at.pop();
+            collector.path.push(PathStep::Field(name.clone()));
+            self.check_value(of, value, collector);
+            collector.path.pop();
         }
         if !whole {
             return;
@@ -341,14 +367,14 @@ impl Check<'_> {
         let set_names: HashSet<&str> = fields.iter().filter(is_set).map(|(name, _)| name.as_str()).collect();
         for field in table.fields.iter().filter(|field| field.required) {
             if !set_names.contains(field.name.as_str()) {
-                found.add_at(Step::Field(field.name.clone()), Problem::Missing);
+                collector.add_at(PathStep::Field(field.name.clone()), Problem::Missing);
             }
         }
     }
 }
 
 /// Whether a value without parts fits a type without parts.
-fn fits(of: &Type, literal: &Literal) -> bool {
+fn literal_fits(of: &Type, literal: &Literal) -> bool {
     match (of, literal) {
         (Type::Any, _) => true,
         (Type::Nil, Literal::Nil) | (Type::Boolean, Literal::Boolean(_)) => true,

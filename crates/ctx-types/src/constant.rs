@@ -17,7 +17,7 @@ pub(crate) fn constants(schema: &Map<String, Value>) -> Option<Type> {
     let is_writable =
         |value: &&Value| value.as_str().is_none_or(|text| is_writable(text, CONSTANT_LENGTH_MAX));
     if values.len() > CONSTANTS_MAX || !values.iter().all(is_writable) {
-        return Some(union(values.into_iter().map(kind_of)));
+        return Some(union(values.into_iter().map(type_of)));
     }
     Some(union(values.into_iter().map(constant)))
 }
@@ -34,11 +34,11 @@ fn constant(value: &Value) -> Type {
         Value::Number(number) => {
             number.as_f64().map_or(Type::Number, |number| Type::Exactly(Constant::Number(number)))
         }
-        other => kind_of(other),
+        other => type_of(other),
     }
 }
 
-fn kind_of(value: &Value) -> Type {
+fn type_of(value: &Value) -> Type {
     match value {
         Value::Null => Type::Nil,
         Value::Bool(_) => Type::Boolean,

@@ -3,7 +3,7 @@
 use crate::function::Function;
 use crate::model::{Field, NamedType, Type};
 use crate::notes::line;
-use crate::print::{in_a_block, one_line_within};
+use crate::print::{multi_line, one_line_within};
 use std::fmt::Write as _;
 
 /// Approximate maximum length of a signature.
@@ -38,8 +38,8 @@ impl Function {
 
     fn signature_within(&self, bytes_max: usize) -> String {
         let mut text = format!("{}(", self.name.tool());
-        for (place, argument) in self.arguments.iter().enumerate() {
-            let between = if place == 0 { "" } else { ", " };
+        for (index, argument) in self.arguments.iter().enumerate() {
+            let between = if index == 0 { "" } else { ", " };
             let optional = if argument.required { &argument.of } else { &optional(&argument.of) };
             let _ = write!(text, "{between}{}: {}", argument.name, one_line_within(optional, bytes_max));
         }
@@ -91,31 +91,31 @@ impl Function {
     }
 
     fn write_notes(&self, text: &mut String) {
-        let mut given = Collected { all: Vec::new(), are_given: true };
+        let mut input_notes = FieldNotes { all: Vec::new(), is_input: true };
         for argument in &self.arguments {
             if argument.is_body {
-                given.add(&argument.name, argument.notes.line());
-                given.add_fields(&argument.of, &argument.name);
+                input_notes.add(&argument.name, argument.notes.line());
+                input_notes.add_fields(&argument.of, &argument.name);
             } else {
-                given.add_fields(&argument.of, "");
+                input_notes.add_fields(&argument.of, "");
             }
         }
-        given.write(text, "@param");
-        let mut answered = Collected { all: Vec::new(), are_given: false };
-        answered.add("", self.result_notes.line());
-        answered.add_fields(&self.result, "");
-        answered.write(text, "@return");
+        input_notes.write(text, "@param");
+        let mut output_notes = FieldNotes { all: Vec::new(), is_input: false };
+        output_notes.add("", self.result_notes.line());
+        output_notes.add_fields(&self.result, "");
+        output_notes.write(text, "@return");
     }
 }
 
 /// Notes about fields that are not in a named type, each with the path of its field.
-struct Collected {
+struct FieldNotes {
     all: Vec<(String, String)>,
     /// Whether scripts pass these fields, as opposed to receiving them.
-    are_given: bool,
+    is_input: bool,
 }
 
-impl Collected {
+impl FieldNotes {
     fn add(&mut self, path: &str, note: Option<String>) {
         self.all.extend(note.map(|note| (path.to_owned(), note)));
     }
@@ -126,7 +126,7 @@ impl Collected {
                 for Field { name, of, required, notes } in &table.fields {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                     // In Luau, a field that is nil is absent.
-                    if self.are_given && *required && matches!(of, Type::Optional(_)) {
+                    if self.is_input && *required && matches!(of, Type::Optional(_)) {
                         let mut notes = notes.clone();
                         notes.remarks.push("required: json.null for none".to_owned());
                         self.add(&path, notes.line());
@@ -145,25 +145,25 @@ impl Collected {
         }
     }
 
-    fn write(self, text: &mut String, word: &str) {
+    fn write(self, text: &mut String, tag: &str) {
         let more = self.all.len().saturating_sub(NOTES_MAX);
         for (path, note) in self.all.into_iter().take(NOTES_MAX) {
             let path = line(&path, DESCRIPTION_LINE_MAX);
             let space = if path.is_empty() { "" } else { " " };
-            comment(text, &format!("{word}{space}{path} - {note}"));
+            comment(text, &format!("{tag}{space}{path} - {note}"));
         }
         if more > 0 {
-            comment(text, &format!("… {more} more {word}"));
+            comment(text, &format!("… {more} more {tag}"));
         }
     }
 }
 
 /// Writes the description of a function, its parameters and its result as comments.
 pub(crate) fn write_notes_of(function: &Function, text: &mut String) {
-    let described = function.description.trim().lines();
-    let lines = described.clone().count();
-    for described in described.take(DESCRIPTION_LINES_MAX) {
-        comment(text, &line(described, DESCRIPTION_LINE_MAX));
+    let description_lines = function.description.trim().lines();
+    let lines = description_lines.clone().count();
+    for text_line in description_lines.take(DESCRIPTION_LINES_MAX) {
+        comment(text, &line(text_line, DESCRIPTION_LINE_MAX));
     }
     if lines > DESCRIPTION_LINES_MAX {
         comment(text, &format!("… {} more lines", lines - DESCRIPTION_LINES_MAX));
@@ -175,7 +175,7 @@ fn write_type(text: &mut String, named: &NamedType) {
     if let Some(note) = named.notes.line() {
         comment(text, &note);
     }
-    let _ = writeln!(text, "export type {} = {}", named.name, in_a_block(&named.of, TYPE_MAX));
+    let _ = writeln!(text, "export type {} = {}", named.name, multi_line(&named.of, TYPE_MAX));
 }
 
 fn optional(of: &Type) -> Type {

@@ -1,14 +1,14 @@
 //! A function as a script sees it: its arguments and its result, with Luau types.
 
-use crate::model::{Field, Notes, Rest, Table, Type, Types};
-use crate::outline::Names;
-use crate::read::{NAMED_MAX, Read, read, type_name};
-use crate::settle::settle;
+use crate::merge::merge_types;
+use crate::model::{AdditionalFields, Field, Notes, Table, Type, Types};
+use crate::outline::FieldNames;
+use crate::schema_reader::{NAMED_TYPES_MAX, SchemaTypes, read_schema, type_name};
 use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
 use serde_json::Value;
 
 /// Maximum number of named types that [`Function::near`] reads, for the arguments and for the result.
-const NEAR_MAX: usize = 16;
+const NEAREST_TYPES_MAX: usize = 16;
 
 /// One argument of a function.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,31 +45,31 @@ pub struct Function {
 impl Function {
     /// Reads a tool as a function of one table, or of a table and a body.
     pub fn of(name: &ToolName, spec: &ToolSpec) -> Self {
-        Self::within(name, spec, NAMED_MAX)
+        Self::read_with(name, spec, NAMED_TYPES_MAX)
     }
 
     /// Like [`Function::of`], but with only the nearest named types; all others are `any`. For listings of all
     /// functions, and for the check of literals, which are never deep.
     pub fn near(name: &ToolName, spec: &ToolSpec) -> Self {
-        Self::within(name, spec, NEAR_MAX)
+        Self::read_with(name, spec, NEAREST_TYPES_MAX)
     }
 
-    fn within(name: &ToolName, spec: &ToolSpec, named_max: usize) -> Self {
+    fn read_with(name: &ToolName, spec: &ToolSpec, named_max: usize) -> Self {
         let own_name = pascal_case(name.tool().as_str());
         // The reader limits itself, but a generated schema must be limited when it is generated.
-        let definitions_max = if named_max < NAMED_MAX { named_max } else { usize::MAX };
+        let definitions_max = if named_max < NAMED_TYPES_MAX { named_max } else { usize::MAX };
         let input = spec.input_schema.near(definitions_max);
-        let input = read(&input, &format!("{own_name}Params"), named_max);
+        let input = read_schema(&input, &format!("{own_name}Params"), named_max);
         let output_schema = spec.output_schema.as_ref().map(|schema| schema.near(definitions_max));
         let output = match &output_schema {
-            Some(schema) => read(schema, &format!("{own_name}Result"), named_max),
-            None => Read { of: Type::Any, types: Vec::new(), left_out: 0 },
+            Some(schema) => read_schema(schema, &format!("{own_name}Result"), named_max),
+            None => SchemaTypes { of: Type::Any, types: Vec::new(), left_out: 0 },
         };
         let left_out = input.left_out + output.left_out;
-        let (given, result, types) = settle((input.of, input.types), (output.of, output.types));
-        let mut params = types.outline(&given);
+        let (input_type, result, types) = merge_types((input.of, input.types), (output.of, output.types));
+        let mut params = types.outline(&input_type);
         let is_body = |field: &Field| spec.body.as_ref().is_some_and(|body| field.name == body.name);
-        let apart = params.as_mut().and_then(|table| {
+        let body_field = params.as_mut().and_then(|table| {
             let place = table.fields.iter().position(is_body)?;
             Some(table.fields.remove(place))
         });
@@ -80,8 +80,8 @@ impl Function {
         Self {
             name: name.clone(),
             description: spec.description.clone(),
-            parameters: parameters(&types, params.as_ref(), apart.as_ref(), spec.body.as_ref()),
-            arguments: arguments(given, params.as_ref(), apart),
+            parameters: parameters(&types, params.as_ref(), body_field.as_ref(), spec.body.as_ref()),
+            arguments: arguments(input_type, params.as_ref(), body_field),
             params,
             body: spec.body.clone(),
             result,
@@ -128,7 +128,7 @@ impl Function {
 
     /// The names of its parameters, its types and their fields, without duplicates, for a search index.
     pub fn names(&self) -> Vec<&str> {
-        let mut names = Names::new();
+        let mut names = FieldNames::new();
         self.parameters.iter().for_each(|parameter| names.add(&parameter.name));
         self.arguments.iter().for_each(|argument| names.add_fields(&argument.of));
         names.add_fields(&self.result);
@@ -140,7 +140,7 @@ impl Function {
     }
 }
 
-fn arguments(given: Type, params: Option<&Table>, body: Option<Field>) -> Vec<Argument> {
+fn arguments(input_type: Type, params: Option<&Table>, body: Option<Field>) -> Vec<Argument> {
     let argument = |of, required| Argument {
         name: "params".to_owned(),
         of,
@@ -149,15 +149,16 @@ fn arguments(given: Type, params: Option<&Table>, body: Option<Field>) -> Vec<Ar
         is_body: false,
     };
     let Some(table) = params else {
-        let required = !matches!(given, Type::Any | Type::Nil | Type::Optional(_));
-        return vec![argument(given, required)];
+        let required = !matches!(input_type, Type::Any | Type::Nil | Type::Optional(_));
+        return vec![argument(input_type, required)];
     };
     let mut arguments = Vec::new();
-    let is_empty = table.fields.is_empty() && table.left_out == 0 && !matches!(table.rest, Rest::Of(_));
+    let is_empty =
+        table.fields.is_empty() && table.left_out == 0 && !matches!(table.rest, AdditionalFields::Of(_));
     if !is_empty {
-        let of = match given {
+        let of = match input_type {
             Type::Optional(inner) if body.is_none() => *inner,
-            given if body.is_none() => given,
+            input_type if body.is_none() => input_type,
             _ => Type::Table(table.clone()),
         };
         arguments.push(argument(of, table.fields.iter().any(|field| field.required)));

@@ -5,24 +5,24 @@
 //! `any` and reported. A type is never narrower than its schema, so that a valid value is never a misfit, with one
 //! exception: a schema that describes fields or items without a `type` is read as a table or list.
 
+mod call_forms;
 mod check;
 mod combine;
 mod constant;
+mod declaration_files;
 mod declare;
-mod files;
-mod forms;
 mod function;
 mod library;
+mod merge;
 mod model;
 mod notes;
 mod outline;
 mod print;
-mod read;
 mod reference;
-mod settle;
+mod schema_reader;
 
-pub use check::{Literal, Misfit, Problem, Step};
-pub use files::definitions;
+pub use check::{Literal, Misfit, PathStep, Problem};
+pub use declaration_files::definitions;
 pub use function::{Argument, Function};
 pub use library::Library;
-pub use model::{Constant, Field, NamedType, Notes, Rest, Table, Type, Types};
+pub use model::{AdditionalFields, Constant, Field, NamedType, Notes, Table, Type, Types};

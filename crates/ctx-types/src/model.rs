@@ -57,19 +57,19 @@ pub struct Table {
     /// Its fields, in the order of the schema.
     pub fields: Vec<Field>,
     /// The fields that `fields` does not name.
-    pub rest: Rest,
+    pub rest: AdditionalFields,
     /// Number of fields that were omitted.
     pub left_out: usize,
 }
 
 /// The fields that a table does not name (`additionalProperties`).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Rest {
+pub enum AdditionalFields {
     /// There are no other fields.
-    Closed,
+    Forbidden,
     /// The schema does not say. Other fields are accepted, but most often they are mistakes.
     #[default]
-    Unsaid,
+    Unspecified,
     /// They have this type.
     Of(Box<Type>),
 }
@@ -115,18 +115,18 @@ pub struct NamedType {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Types {
     all: Vec<NamedType>,
-    places: HashMap<String, usize>,
+    indexes: HashMap<String, usize>,
 }
 
 impl Types {
     pub(crate) fn new(all: Vec<NamedType>) -> Self {
-        let places = all.iter().enumerate().map(|(place, named)| (named.name.clone(), place)).collect();
-        Self { all, places }
+        let indexes = all.iter().enumerate().map(|(index, named)| (named.name.clone(), index)).collect();
+        Self { all, indexes }
     }
 
     /// The type with this name.
     pub fn get(&self, name: &str) -> Option<&NamedType> {
-        self.places.get(name).and_then(|place| self.all.get(*place))
+        self.indexes.get(name).and_then(|index| self.all.get(*index))
     }
 
     /// All types, nearest first.

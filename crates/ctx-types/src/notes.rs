@@ -1,8 +1,8 @@
 //! Notes: the information of a schema besides types, as lines that are safe to print in a comment.
 
 use crate::model::{Notes, Type};
-use crate::read::type_name;
-use crate::reference::last_part;
+use crate::reference::reference_name;
+use crate::schema_reader::type_name;
 use serde_json::{Map, Value};
 
 /// Maximum characters of a field's description.
@@ -30,11 +30,11 @@ impl Notes {
         if let Some(format) = text("format").or_else(|| text("contentEncoding")) {
             remarks.push(if format == "binary" { "bytes".to_owned() } else { line(format, FORMAT_MAX) });
         }
-        remarks.extend(numbers(schema));
-        remarks.extend(alternatives(schema));
+        remarks.extend(describe_numbers(schema));
+        remarks.extend(describe_alternatives(schema));
         Self {
             description: description.filter(|text| !text.is_empty()),
-            default: default.map(|value| line(&start_of_json(value), DEFAULT_MAX)),
+            default: default.map(|value| line(&json_preview(value), DEFAULT_MAX)),
             deprecated: schema.get("deprecated").and_then(Value::as_bool).unwrap_or(false),
             remarks,
         }
@@ -60,7 +60,7 @@ impl Notes {
     }
 
     /// Adds the order of a tuple, which Luau types cannot express.
-    pub(crate) fn remark_order(&mut self, of: &Type, print: impl Fn(&Type) -> String) {
+    pub(crate) fn add_tuple_order(&mut self, of: &Type, print: impl Fn(&Type) -> String) {
         let of = if let Type::Optional(inner) = of { inner } else { of };
         if let Type::Tuple(items, _) = of {
             let items: Vec<String> = items.iter().map(print).collect();
@@ -69,7 +69,7 @@ impl Notes {
     }
 }
 
-fn numbers(schema: &Map<String, Value>) -> Option<String> {
+fn describe_numbers(schema: &Map<String, Value>) -> Option<String> {
     let values: Vec<&Value> = match (schema.get("const"), schema.get("enum")) {
         (Some(constant), _) => vec![constant],
         (None, Some(Value::Array(values))) => values.iter().collect(),
@@ -86,29 +86,32 @@ fn numbers(schema: &Map<String, Value>) -> Option<String> {
 }
 
 /// The discriminator of a union (OpenAPI): which value of a field selects which alternative.
-fn alternatives(schema: &Map<String, Value>) -> Option<String> {
+fn describe_alternatives(schema: &Map<String, Value>) -> Option<String> {
     let discriminator = schema.get("discriminator")?;
     let name = discriminator.get("propertyName")?.as_str()?;
     let mapping = discriminator.get("mapping")?.as_object()?;
-    let meant = |(value, target): (&String, &Value)| {
-        let target = type_name(&last_part(target.as_str()?)?);
+    let describe_alternative = |(value, target): (&String, &Value)| {
+        let target = type_name(&reference_name(target.as_str()?)?);
         Some(format!("{} is {target}", Value::from(value.as_str())))
     };
-    let meant: Vec<String> = mapping.iter().take(ALTERNATIVES_MAX).filter_map(meant).collect();
+    let described: Vec<String> =
+        mapping.iter().take(ALTERNATIVES_MAX).filter_map(describe_alternative).collect();
     let more = if mapping.len() > ALTERNATIVES_MAX { ", …" } else { "" };
-    let text = format!("by {name}: {}{more}", meant.join(", "));
-    (!meant.is_empty()).then(|| line(&text, ALTERNATIVES_CHARS_MAX))
+    let text = format!("by {name}: {}{more}", described.join(", "));
+    (!described.is_empty()).then(|| line(&text, ALTERNATIVES_CHARS_MAX))
 }
 
 /// The start of a value as JSON, without writing all of a large one.
-fn start_of_json(value: &Value) -> String {
+fn json_preview(value: &Value) -> String {
     match value {
         Value::String(text) => Value::String(text.chars().take(DEFAULT_MAX).collect()).to_string(),
         Value::Array(items) if items.is_empty() => "[]".to_owned(),
         Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
-        Value::Array(items) if items.iter().all(is_plain) && items.len() < DEFAULT_MAX => value.to_string(),
+        Value::Array(items) if items.iter().all(is_short_scalar) && items.len() < DEFAULT_MAX => {
+            value.to_string()
+        }
         Value::Array(_) => "[…]".to_owned(),
-        Value::Object(fields) if fields.values().all(is_plain) && fields.len() < DEFAULT_MAX => {
+        Value::Object(fields) if fields.values().all(is_short_scalar) && fields.len() < DEFAULT_MAX => {
             value.to_string()
         }
         Value::Object(_) => "{…}".to_owned(),
@@ -116,7 +119,7 @@ fn start_of_json(value: &Value) -> String {
     }
 }
 
-fn is_plain(value: &Value) -> bool {
+fn is_short_scalar(value: &Value) -> bool {
     match value {
         Value::String(text) => text.len() <= DEFAULT_MAX,
         other => !other.is_array() && !other.is_object(),

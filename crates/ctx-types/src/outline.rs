@@ -1,7 +1,7 @@
 //! Outlines: the fields of a type as one table, and the names in a type.
 
-use crate::combine::{both_rests, intersection, union};
-use crate::model::{FIELDS_MAX, Field, Rest, Table, Type, Types};
+use crate::combine::{intersect_additional, intersection, union};
+use crate::model::{AdditionalFields, FIELDS_MAX, Field, Table, Type, Types};
 use std::collections::HashSet;
 
 /// Maximum depth of types that are merged into an outline.
@@ -32,7 +32,7 @@ impl Types {
             Type::Union(parts) => {
                 let parts: Option<Vec<Table>> =
                     parts.iter().map(|part| self.outline_within(part, depth_left)).collect();
-                either(parts?)
+                merge_alternatives(parts?)
             }
             _ => None,
         }
@@ -40,22 +40,22 @@ impl Types {
 }
 
 /// Merges alternatives into one table; a field is required only if every alternative requires it.
-fn either(tables: Vec<Table>) -> Option<Table> {
+fn merge_alternatives(tables: Vec<Table>) -> Option<Table> {
     let count = tables.len();
     let mut whole = Table::default();
-    let mut named_by: Vec<usize> = Vec::new();
-    let mut rests: Option<Rest> = None;
+    let mut occurrences: Vec<usize> = Vec::new();
+    let mut rests: Option<AdditionalFields> = None;
     for table in tables {
         whole.left_out += table.left_out;
         rests = Some(match (rests, table.rest) {
             (None, rest) => rest,
-            (Some(Rest::Closed), rest) | (Some(rest), Rest::Closed) => rest,
-            (Some(first), second) => both_rests(first, second),
+            (Some(AdditionalFields::Forbidden), rest) | (Some(rest), AdditionalFields::Forbidden) => rest,
+            (Some(first), second) => intersect_additional(first, second),
         });
         for field in table.fields {
             let is_full = whole.fields.len() >= FIELDS_MAX;
-            let place = whole.fields.iter().position(|known| known.name == field.name);
-            match place.and_then(|place| Some((whole.fields.get_mut(place)?, named_by.get_mut(place)?))) {
+            let index = whole.fields.iter().position(|known| known.name == field.name);
+            match index.and_then(|index| Some((whole.fields.get_mut(index)?, occurrences.get_mut(index)?))) {
                 Some((known, times)) => {
                     *times += 1;
                     known.required &= field.required;
@@ -65,12 +65,12 @@ fn either(tables: Vec<Table>) -> Option<Table> {
                 None if is_full => whole.left_out += 1,
                 None => {
                     whole.fields.push(field);
-                    named_by.push(1);
+                    occurrences.push(1);
                 }
             }
         }
     }
-    for (field, times) in whole.fields.iter_mut().zip(named_by) {
+    for (field, times) in whole.fields.iter_mut().zip(occurrences) {
         field.required &= times == count;
     }
     whole.rest = rests?;
@@ -78,12 +78,12 @@ fn either(tables: Vec<Table>) -> Option<Table> {
 }
 
 /// Collects the names of fields, without duplicates.
-pub(crate) struct Names<'a> {
+pub(crate) struct FieldNames<'a> {
     pub(crate) all: Vec<&'a str>,
     seen: HashSet<&'a str>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> FieldNames<'a> {
     pub(crate) fn new() -> Self {
         Self { all: Vec::new(), seen: HashSet::new() }
     }
@@ -101,7 +101,7 @@ impl<'a> Names<'a> {
                     self.add(name);
                     self.add_fields(of);
                 }
-                if let Rest::Of(rest) = &table.rest {
+                if let AdditionalFields::Of(rest) = &table.rest {
                     self.add_fields(rest);
                 }
             }

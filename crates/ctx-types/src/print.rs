@@ -1,6 +1,6 @@
 //! Prints types as Luau text, on one line or several, up to a maximum length.
 
-use crate::model::{Constant, Field, Rest, Table, Type};
+use crate::model::{AdditionalFields, Constant, Field, Table, Type};
 use crate::notes::is_invisible;
 use ctx_core::Identifier;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ const WIDTH_MAX: usize = 100;
 const INDENT: &str = "    ";
 
 /// Prints a type on one line.
-pub(crate) fn on_one_line(of: &Type) -> String {
+pub(crate) fn one_line(of: &Type) -> String {
     one_line_within(of, ONE_LINE_MAX)
 }
 
@@ -26,9 +26,9 @@ pub(crate) fn one_line_within(of: &Type, bytes_max: usize) -> String {
 }
 
 /// Prints a type over several lines, with the notes of each field above it.
-pub(crate) fn in_a_block(of: &Type, bytes_max: usize) -> String {
+pub(crate) fn multi_line(of: &Type, bytes_max: usize) -> String {
     let mut printer = Printer { text: String::new(), bytes_max };
-    printer.write(of, true, Some(Lines { indent: 0, forced: true }));
+    printer.write(of, true, Some(TableLayout { indent: 0, always_multiline: true }));
     printer.text
 }
 
@@ -40,10 +40,10 @@ struct Printer {
 
 /// Layout of a table over several lines.
 #[derive(Clone, Copy)]
-struct Lines {
+struct TableLayout {
     indent: usize,
     /// Uses several lines even if the table is short.
-    forced: bool,
+    always_multiline: bool,
 }
 
 impl Printer {
@@ -52,7 +52,7 @@ impl Printer {
     }
 
     /// Writes a type. `bare`: a union or an intersection needs no parentheses here.
-    fn write(&mut self, of: &Type, bare: bool, lines: Option<Lines>) {
+    fn write(&mut self, of: &Type, bare: bool, layout: Option<TableLayout>) {
         if self.is_full() {
             self.text.push_str("any");
             return;
@@ -69,25 +69,25 @@ impl Printer {
                 self.text.push_str(if *flag { "true" } else { "false" })
             }
             Type::Named(name) => self.text.push_str(name),
-            Type::List(item) => self.list(item, lines),
+            Type::List(item) => self.write_list(item, layout),
             Type::Tuple(items, rest) => {
                 let items =
                     items.iter().chain((**rest != Type::Any && **rest != Type::Never).then_some(&**rest));
-                self.list(&crate::combine::union(items.cloned()), lines);
+                self.write_list(&crate::combine::union(items.cloned()), layout);
             }
-            Type::Table(table) => self.table(table, lines),
+            Type::Table(table) => self.write_table(table, layout),
             Type::Union(parts) => {
                 // A union of constants always has parentheses.
                 let constants = parts.iter().all(|part| matches!(part, Type::Exactly(_)));
-                self.joined(parts, " | ", bare && !constants, lines);
+                self.write_alternatives(parts, " | ", bare && !constants, layout);
             }
-            Type::Intersection(parts) => self.joined(parts, " & ", bare, lines),
+            Type::Intersection(parts) => self.write_alternatives(parts, " & ", bare, layout),
             Type::Optional(inner) => {
                 let start = self.text.len();
                 if !bare {
                     self.text.push('(');
                 }
-                self.write(inner, false, lines);
+                self.write(inner, false, layout);
                 if !self.text.ends_with('?') && self.text.get(start..) != Some("nil") {
                     self.text.push('?');
                 }
@@ -98,14 +98,14 @@ impl Printer {
         }
     }
 
-    fn list(&mut self, item: &Type, lines: Option<Lines>) {
+    fn write_list(&mut self, item: &Type, layout: Option<TableLayout>) {
         self.text.push('{');
-        self.write(item, true, lines.map(|lines| Lines { forced: false, ..lines }));
+        self.write(item, true, layout.map(|layout| TableLayout { always_multiline: false, ..layout }));
         self.text.push('}');
     }
 
     /// Writes parts without those that look the same: Luau has only `number` for many number types.
-    fn joined(&mut self, parts: &[Type], between: &str, bare: bool, lines: Option<Lines>) {
+    fn write_alternatives(&mut self, parts: &[Type], between: &str, bare: bool, layout: Option<TableLayout>) {
         let start = self.text.len();
         self.text.push('(');
         let mut written: Vec<std::ops::Range<usize>> = Vec::new();
@@ -116,7 +116,7 @@ impl Printer {
                 self.text.push_str(between);
             }
             let begin = self.text.len();
-            self.write(part, false, lines.map(|lines| Lines { forced: false, ..lines }));
+            self.write(part, false, layout.map(|layout| TableLayout { always_multiline: false, ..layout }));
             let text = self.text.get(begin..).unwrap_or_default();
             if written.iter().any(|range| self.text.get(range.clone()) == Some(text)) {
                 self.text.truncate(before);
@@ -134,35 +134,35 @@ impl Printer {
         }
     }
 
-    fn table(&mut self, table: &Table, lines: Option<Lines>) {
-        let Some(lines) = lines.filter(|_| !table.fields.is_empty()) else {
-            self.table_on_one_line(table);
+    fn write_table(&mut self, table: &Table, layout: Option<TableLayout>) {
+        let Some(layout) = layout.filter(|_| !table.fields.is_empty()) else {
+            self.write_table_on_one_line(table);
             return;
         };
-        if !lines.forced && !has_notes(table) {
+        if !layout.always_multiline && !has_notes(table) {
             let start = self.text.len();
-            self.table_on_one_line(table);
+            self.write_table_on_one_line(table);
             if self.text.len() - start <= WIDTH_MAX {
                 return;
             }
             self.text.truncate(start);
         }
-        self.table_on_lines(table, lines.indent + 1);
+        self.write_table_on_lines(table, layout.indent + 1);
     }
 
-    fn table_on_one_line(&mut self, table: &Table) {
+    fn write_table_on_one_line(&mut self, table: &Table) {
         let mut separator = "{ ";
-        let mut cut = table.left_out > 0;
+        let mut is_truncated = table.left_out > 0;
         for field in &table.fields {
             if self.is_full() {
-                cut = true;
+                is_truncated = true;
                 break;
             }
             self.text.push_str(separator);
             separator = ", ";
-            self.field(field, None);
+            self.write_field(field, None);
         }
-        if let Some(rest) = rest_of(table, cut) {
+        if let Some(rest) = additional_type(table, is_truncated) {
             self.text.push_str(separator);
             separator = ", ";
             self.text.push_str("[string]: ");
@@ -171,34 +171,34 @@ impl Printer {
         self.text.push_str(if separator == ", " { " }" } else { "{}" });
     }
 
-    fn table_on_lines(&mut self, table: &Table, indent: usize) {
+    fn write_table_on_lines(&mut self, table: &Table, indent: usize) {
         let margin = INDENT.repeat(indent);
         self.text.push_str("{\n");
         let mut left_out = table.left_out;
-        for (place, field) in table.fields.iter().enumerate() {
+        for (index, field) in table.fields.iter().enumerate() {
             if self.is_full() {
-                left_out += table.fields.len() - place;
+                left_out += table.fields.len() - index;
                 break;
             }
             if let Some(note) = field.notes.line() {
                 let _ = writeln!(self.text, "{margin}-- {note}");
             }
             self.text.push_str(&margin);
-            self.field(field, Some(Lines { indent, forced: false }));
+            self.write_field(field, Some(TableLayout { indent, always_multiline: false }));
             self.text.push_str(",\n");
         }
         if left_out > 0 {
             let _ = writeln!(self.text, "{margin}-- {left_out} more fields are left out here.");
         }
-        if let Some(rest) = rest_of(table, left_out > 0) {
+        if let Some(rest) = additional_type(table, left_out > 0) {
             let _ = write!(self.text, "{margin}[string]: ");
-            self.write(rest, true, Some(Lines { indent, forced: false }));
+            self.write(rest, true, Some(TableLayout { indent, always_multiline: false }));
             self.text.push_str(",\n");
         }
         let _ = write!(self.text, "{}}}", INDENT.repeat(indent - 1));
     }
 
-    fn field(&mut self, field: &Field, lines: Option<Lines>) {
+    fn write_field(&mut self, field: &Field, layout: Option<TableLayout>) {
         if field.name.parse::<Identifier>().is_ok() {
             self.text.push_str(&field.name);
         } else {
@@ -209,7 +209,7 @@ impl Printer {
         self.text.push_str(": ");
         let start = self.text.len();
         let bare = field.required || matches!(field.of, Type::Optional(_));
-        self.write(&field.of, bare, lines);
+        self.write(&field.of, bare, layout);
         if !field.required && !self.text.ends_with('?') && self.text.get(start..) != Some("nil") {
             self.text.push('?');
         }
@@ -217,25 +217,25 @@ impl Printer {
 }
 
 /// The type that is written for fields without a name, if any.
-fn rest_of(table: &Table, cut: bool) -> Option<&Type> {
+fn additional_type(table: &Table, is_truncated: bool) -> Option<&Type> {
     match &table.rest {
-        _ if cut => Some(&Type::Any),
-        Rest::Of(rest) => Some(rest),
-        Rest::Unsaid if table.fields.is_empty() => Some(&Type::Any),
-        Rest::Closed | Rest::Unsaid => None,
+        _ if is_truncated => Some(&Type::Any),
+        AdditionalFields::Of(rest) => Some(rest),
+        AdditionalFields::Unspecified if table.fields.is_empty() => Some(&Type::Any),
+        AdditionalFields::Forbidden | AdditionalFields::Unspecified => None,
     }
 }
 
 fn has_notes(table: &Table) -> bool {
-    table.fields.iter().any(|field| field.notes.line().is_some() || notes_inside(&field.of))
+    table.fields.iter().any(|field| field.notes.line().is_some() || contains_notes(&field.of))
 }
 
-fn notes_inside(of: &Type) -> bool {
+fn contains_notes(of: &Type) -> bool {
     match of {
         Type::Table(table) => has_notes(table),
-        Type::List(inner) | Type::Optional(inner) => notes_inside(inner),
+        Type::List(inner) | Type::Optional(inner) => contains_notes(inner),
         Type::Union(parts) | Type::Intersection(parts) | Type::Tuple(parts, _) => {
-            parts.iter().any(notes_inside)
+            parts.iter().any(contains_notes)
         }
         _ => false,
     }

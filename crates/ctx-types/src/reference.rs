@@ -10,15 +10,15 @@ const SCANNED_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 64;
 
 /// A schema with all targets of its references.
-pub(crate) struct Document<'a> {
+pub(crate) struct ReferenceResolver<'a> {
     root: &'a Value,
     /// Targets by `$id`, and by `#` with an anchor's name. Built on first use, because few schemas have any.
-    marks: Option<HashMap<String, &'a Value>>,
+    anchors: Option<HashMap<String, &'a Value>>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> ReferenceResolver<'a> {
     pub(crate) fn new(root: &'a Value) -> Self {
-        Self { root, marks: None }
+        Self { root, anchors: None }
     }
 
     /// The target of a reference, if it is in this document.
@@ -26,28 +26,33 @@ impl<'a> Document<'a> {
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let document = match address {
             "" => self.root,
-            address => self.mark(address)?,
+            address => self.find_anchor(address)?,
         };
         match fragment {
             "" => Some(document),
-            pointer if pointer.starts_with('/') => document.pointer(&percent_decoded(pointer)),
-            anchor => self.mark(&format!("#{anchor}")),
+            pointer if pointer.starts_with('/') => document.pointer(&percent_decode(pointer)),
+            anchor => self.find_anchor(&format!("#{anchor}")),
         }
     }
 
-    fn mark(&mut self, name: &str) -> Option<&'a Value> {
+    fn find_anchor(&mut self, name: &str) -> Option<&'a Value> {
         let root = self.root;
-        let marks = self.marks.get_or_insert_with(|| {
-            let mut marks = HashMap::new();
+        let anchors = self.anchors.get_or_insert_with(|| {
+            let mut anchors = HashMap::new();
             let mut left = SCANNED_MAX;
-            scan(root, 0, &mut left, &mut marks);
-            marks
+            collect_anchors(root, 0, &mut left, &mut anchors);
+            anchors
         });
-        marks.get(name).copied()
+        anchors.get(name).copied()
     }
 }
 
-fn scan<'a>(value: &'a Value, depth: usize, left: &mut usize, marks: &mut HashMap<String, &'a Value>) {
+fn collect_anchors<'a>(
+    value: &'a Value,
+    depth: usize,
+    left: &mut usize,
+    anchors: &mut HashMap<String, &'a Value>,
+) {
     if depth > DEPTH_MAX || *left == 0 {
         return;
     }
@@ -56,19 +61,19 @@ fn scan<'a>(value: &'a Value, depth: usize, left: &mut usize, marks: &mut HashMa
         Value::Object(fields) => {
             for key in ["$anchor", "$dynamicAnchor"] {
                 if let Some(anchor) = fields.get(key).and_then(Value::as_str) {
-                    marks.entry(format!("#{anchor}")).or_insert(value);
+                    anchors.entry(format!("#{anchor}")).or_insert(value);
                 }
             }
             if let Some(id) = fields.get("$id").and_then(Value::as_str) {
-                marks.entry(id.trim_end_matches('#').to_owned()).or_insert(value);
+                anchors.entry(id.trim_end_matches('#').to_owned()).or_insert(value);
             }
             for field in fields.values() {
-                scan(field, depth + 1, left, marks);
+                collect_anchors(field, depth + 1, left, anchors);
             }
         }
         Value::Array(items) => {
             for item in items {
-                scan(item, depth + 1, left, marks);
+                collect_anchors(item, depth + 1, left, anchors);
             }
         }
         _ => {}
@@ -76,22 +81,22 @@ fn scan<'a>(value: &'a Value, depth: usize, left: &mut usize, marks: &mut HashMa
 }
 
 /// The name that a reference gives its target: its last segment, decoded, without a file extension.
-pub(crate) fn last_part(reference: &str) -> Option<String> {
+pub(crate) fn reference_name(reference: &str) -> Option<String> {
     let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
     let part = if fragment.is_empty() {
         let file = address.rsplit('/').find(|part| !part.is_empty())?;
         file.split('.').next()?.to_owned()
     } else {
-        percent_decoded(fragment.rsplit('/').next()?).replace("~1", "/").replace("~0", "~")
+        percent_decode(fragment.rsplit('/').next()?).replace("~1", "/").replace("~0", "~")
     };
     (!part.is_empty()).then_some(part)
 }
 
-fn percent_decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
-        let digit = |place: usize| after.get(place).and_then(|byte| char::from(*byte).to_digit(16));
+        let digit = |index: usize| after.get(index).and_then(|byte| char::from(*byte).to_digit(16));
         match (first, digit(0), digit(1)) {
             (b'%', Some(high), Some(low)) => {
                 bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
@@ -122,7 +127,7 @@ mod tests {
                 "own": {"$id": "own.json", "const": 4, "$defs": {"inner": {"const": 5}}},
             },
         });
-        let mut document = Document::new(&root);
+        let mut document = ReferenceResolver::new(&root);
         let mut constant =
             |reference: &str| document.find(reference).and_then(|found| found.get("const")).cloned();
         for (reference, expected) in [
@@ -153,7 +158,7 @@ mod tests {
             ("", None),
             ("#/", None),
         ] {
-            assert_eq!(last_part(reference).as_deref(), expected, "{reference}");
+            assert_eq!(reference_name(reference).as_deref(), expected, "{reference}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Property tests: any JSON can be read as a schema, the output is valid Luau, and no value that a validator accepts is
 //! a misfit.
 
-use crate::common::{function_of, is_sound, literal, tool};
+use crate::common::{assert_sound, function_of, literal, tool};
 use ctx_core::ArgumentSchema;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -157,7 +157,7 @@ proptest! {
         spec.output_schema = Some(output.into());
         spec.description = description;
         let function = function_of(&spec);
-        is_sound(&function);
+        assert_sound(&function);
         function.names();
         prop_assert_eq!(&function, &function_of(&spec));
     }
@@ -169,7 +169,7 @@ proptest! {
         let whole = json!({"allOf": [own], "$defs": {"a": a, "b": b}});
         let Ok(compiled) = ArgumentSchema::compile(whole.clone()) else { return Ok(()) };
         let function = function_of(&tool(&whole));
-        is_sound(&function);
+        assert_sound(&function);
         for value in values.into_iter().filter(Value::is_object) {
             if compiled.prepare(value.clone()).is_err() {
                 continue;

@@ -1,6 +1,6 @@
 //! Reading any schema ends, and the output is bounded and reports what is missing.
 
-use crate::common::{self, function, function_of, is_sound, tool};
+use crate::common::{self, assert_sound, function, function_of, tool};
 use ctx_types::{Literal, Problem};
 use serde_json::{Map, Value, json};
 
@@ -19,8 +19,8 @@ fn ten_thousand_parameters_are_cut() {
     assert!(function.signature().ends_with("[string]: any }?): any"));
     assert!(function.signature().len() < 3_000);
     // A field that was omitted is not reported as unknown.
-    let given = Literal::Table { fields: vec![("field_9999".to_owned(), Literal::Nil)], whole: true };
-    assert_eq!(function.misfits(&[given]), []);
+    let arguments = Literal::Table { fields: vec![("field_9999".to_owned(), Literal::Nil)], whole: true };
+    assert_eq!(function.misfits(&[arguments]), []);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn many_alternatives_and_values_are_cut() {
     let text = function(&json!({"properties": {"x": {"oneOf": alternatives}}})).declaration();
     assert!(text.contains("{ a63: any? } | any)?"), "{text}");
     let values: Vec<String> = (0..500).map(|n| format!("value {n}")).collect();
-    assert_eq!(common::takes(&json!({"enum": values})), "string");
-    assert_eq!(common::takes(&json!({"enum": ["x".repeat(300), "y"]})), "string");
+    assert_eq!(common::luau_type(&json!({"enum": values})), "string");
+    assert_eq!(common::luau_type(&json!({"enum": ["x".repeat(300), "y"]})), "string");
     let tuple: Vec<Value> = (0..500).map(|_| json!({"type": "string"})).collect();
-    assert_eq!(common::takes(&json!({"prefixItems": tuple})), "{any}");
+    assert_eq!(common::luau_type(&json!({"prefixItems": tuple})), "{any}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn long_names_and_descriptions_are_cut() {
     }));
     spec.description = format!("{long}\n").repeat(50);
     let function = function_of(&spec);
-    is_sound(&function);
+    assert_sound(&function);
     assert!(function.declaration().len() < DECLARATION_MAX, "{}", function.declaration().len());
     assert!(function.declaration().contains("-- … 10 more lines"));
 }
@@ -129,8 +129,8 @@ fn a_check_of_alternatives_in_alternatives_ends() {
     for _ in 0..50 {
         literal = Literal::Table { fields: vec![("next".to_owned(), literal)], whole: true };
     }
-    let given = Literal::Table { fields: vec![("node".to_owned(), literal)], whole: true };
+    let arguments = Literal::Table { fields: vec![("node".to_owned(), literal)], whole: true };
     // The check ends; values that it does not reach pass.
-    let misfits = function(&schema).misfits(&[given]);
+    let misfits = function(&schema).misfits(&[arguments]);
     assert!(misfits.iter().all(|misfit| matches!(misfit.problem, Problem::Wrong { .. })));
 }

@@ -1,12 +1,12 @@
 //! Schemas as Luau text: types and comments, all of it valid.
 
-use crate::common::{self, function, takes, tool};
+use crate::common::{self, function, luau_type, tool};
 use serde_json::{Value, json};
 
 #[track_caller]
 fn check(cases: impl IntoIterator<Item = (Value, &'static str)>) {
     for (schema, expected) in cases {
-        assert_eq!(takes(&schema), expected, "{schema}");
+        assert_eq!(luau_type(&schema), expected, "{schema}");
     }
 }
 
@@ -264,5 +264,5 @@ fn comments_cannot_be_left() {
     let text = common::function_of(&spec).declaration();
     assert!(text.starts_with("-- [[ one\n-- local x = 1 ]]\n--\n--\n-- last\n"), "{text}");
     assert!(text.contains("-- @param a - x ]] --[[ end y\n"), "{text}");
-    common::parses(&text);
+    common::assert_parses(&text);
 }

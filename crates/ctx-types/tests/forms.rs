@@ -1,7 +1,7 @@
 //! Call forms of a function with a body: a call that the catalog accepts has no misfit, and certain errors are reported
 //! in each form.
 
-use crate::common::{function_of, is_sound, literal, tool};
+use crate::common::{assert_sound, function_of, literal, tool};
 use ctx_core::{ArgumentSchema, BodyArgument, ToolSpec};
 use ctx_types::{Function, Literal};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn spec(params: &Value, body: &Value, is_required: bool, has_fields: bool) -> To
 
 fn sound(spec: &ToolSpec) -> Function {
     let function = function_of(spec);
-    is_sound(&function);
+    assert_sound(&function);
     function
 }
 
@@ -36,13 +36,13 @@ fn pet() -> Value {
     json!({"type": "object", "properties": properties, "required": ["name"], "additionalProperties": false})
 }
 
-fn told(function: &Function, given: &[Value]) -> Vec<String> {
-    let given: Vec<Literal> = given.iter().map(literal).collect();
-    let misfits = function.misfits(&given);
-    let told = |misfit: &ctx_types::Misfit| {
+fn call_problems(function: &Function, arguments: &[Value]) -> Vec<String> {
+    let arguments: Vec<Literal> = arguments.iter().map(literal).collect();
+    let misfits = function.misfits(&arguments);
+    let describe = |misfit: &ctx_types::Misfit| {
         format!("{} {} {}", misfit.argument, misfit.place(), misfit.problem).replace("  ", " ")
     };
-    misfits.iter().map(told).collect()
+    misfits.iter().map(describe).collect()
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn every_way_to_give_a_body_is_judged() {
         &[json!({"id": 1, "body": {"name": "Rex", "tags": []}})],
         &[json!({"id": 1}), json!({"name": "Rex"})],
     ];
-    for given in fits {
-        assert_eq!(told(&update, given), [""; 0], "{given:?}");
+    for arguments in fits {
+        assert_eq!(call_problems(&update, arguments), [""; 0], "{arguments:?}");
     }
     let wrong: [(&[Value], &[&str]); 12] = [
         (&[], &["0 id is required and missing", "0 name is required and missing"]),
@@ -83,8 +83,8 @@ fn every_way_to_give_a_body_is_judged() {
         (&[json!("x"), json!({"name": "x"})], &["0 must be { id: number }"]),
         (&[json!({"id": 1}), json!({"name": "x"}), json!(1)], &["2 is one argument too many"]),
     ];
-    for (given, expected) in wrong {
-        assert_eq!(told(&update, given), expected, "{given:?}");
+    for (arguments, expected) in wrong {
+        assert_eq!(call_problems(&update, arguments), expected, "{arguments:?}");
     }
 }
 
@@ -93,35 +93,35 @@ fn a_body_that_is_no_table_stands_alone() {
     let add_tags =
         sound(&spec(&json!({}), &json!({"type": "array", "items": {"type": "string"}}), true, false));
     assert_eq!(add_tags.signature(), "run(body: {string}): any");
-    for given in [json!(["a", "b"]), json!({"body": ["a"]}), json!({})] {
-        assert_eq!(told(&add_tags, std::slice::from_ref(&given)), [""; 0], "{given}");
+    for arguments in [json!(["a", "b"]), json!({"body": ["a"]}), json!({})] {
+        assert_eq!(call_problems(&add_tags, std::slice::from_ref(&arguments)), [""; 0], "{arguments}");
     }
-    assert_eq!(told(&add_tags, &[]), ["0 body is required and missing"]);
-    assert_eq!(told(&add_tags, &[json!(["a", 1])]), ["0 [2] must be string"]);
+    assert_eq!(call_problems(&add_tags, &[]), ["0 body is required and missing"]);
+    assert_eq!(call_problems(&add_tags, &[json!(["a", 1])]), ["0 [2] must be string"]);
     assert_eq!(
-        told(&add_tags, &[json!({"bodi": ["a"]})]),
+        call_problems(&add_tags, &[json!({"bodi": ["a"]})]),
         ["0 bodi is unknown", "0 body is required and missing"]
     );
     let set_text = sound(&spec(&json!({}), &json!({"type": "string"}), true, false));
-    assert_eq!(told(&set_text, &[json!("hello")]), [""; 0]);
-    assert_eq!(told(&set_text, &[json!(1)]), ["0 must be string"]);
+    assert_eq!(call_problems(&set_text, &[json!("hello")]), [""; 0]);
+    assert_eq!(call_problems(&set_text, &[json!(1)]), ["0 must be string"]);
     let with_id = sound(&spec(&json!({"id": {}}), &json!({"type": "string"}), true, false));
-    assert_eq!(told(&with_id, &[json!("hello")]), ["0 id is required and missing"]);
+    assert_eq!(call_problems(&with_id, &[json!("hello")]), ["0 id is required and missing"]);
 }
 
 #[test]
 fn what_may_be_nothing_when_it_runs_is_not_judged_by() {
     let optional = sound(&spec(&json!({}), &pet(), false, true));
-    for given in [
+    for arguments in [
         vec![json!({"age": null})],
         vec![json!({"body": null, "name": "x"})],
         vec![Value::Null, json!({"name": "x"})],
         vec![json!({"name": "x"}), Value::Null],
         vec![],
     ] {
-        assert_eq!(told(&optional, &given), [""; 0], "{given:?}");
+        assert_eq!(call_problems(&optional, &arguments), [""; 0], "{arguments:?}");
     }
-    assert_eq!(told(&optional, &[json!({"age": 1})]), ["0 name is required and missing"]);
+    assert_eq!(call_problems(&optional, &[json!({"age": 1})]), ["0 name is required and missing"]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn of_body() -> impl Strategy<Value = Value> {
     })
 }
 
-fn given() -> impl Strategy<Value = Value> {
+fn any_literal() -> impl Strategy<Value = Value> {
     let leaf =
         prop::sample::select(vec![json!("x"), json!(1), json!(["x"]), json!([]), json!(null), json!({})]);
     leaf.prop_recursive(2, 12, 4, |inner| {
@@ -177,7 +177,7 @@ proptest! {
     #[test]
     fn check_and_door_agree(
         of in of_body(), has_id in any::<bool>(), is_required in any::<bool>(), has_fields in any::<bool>(),
-        calls in prop::collection::vec((given(), prop::option::of(given())), 1..12),
+        calls in prop::collection::vec((any_literal(), prop::option::of(any_literal())), 1..12),
     ) {
         let params = if has_id { json!({"id": {"type": "integer"}}) } else { json!({}) };
         let spec = spec(&params, &of, is_required, has_fields);

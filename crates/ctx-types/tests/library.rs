@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use crate::common::parses;
+use crate::common::assert_parses;
 use ctx_core::{Identifier, ToolSpec};
 use ctx_types::{Library, definitions};
 use proptest::prelude::*;
@@ -22,8 +22,8 @@ fn library(name: &str, specs: &[ToolSpec], definitions: Value) -> Library {
 
 /// Fails unless the text is valid Luau and each type is declared once.
 #[track_caller]
-fn is_sound(text: &str) {
-    parses(text);
+fn assert_sound(text: &str) {
+    assert_parses(text);
     let declared = text.lines().filter_map(|line| line.strip_prefix("export type "));
     let names: Vec<&str> = declared.filter_map(|line| line.split(' ').next()).collect();
     let distinct: HashSet<&str> = names.iter().copied().collect();
@@ -73,7 +73,7 @@ fn shop(name: &str) -> Library {
 #[test]
 fn a_module_has_every_type_once_and_its_functions_documented() {
     let text = shop("petstore").module();
-    is_sound(&text);
+    assert_sound(&text);
     insta::assert_snapshot!(text, @r#"
     --!strict
     -- Functions of `sdk.petstore` and their types. A shop.
@@ -113,7 +113,7 @@ fn a_module_has_every_type_once_and_its_functions_documented() {
 fn definitions_of_several_apis_are_apart() {
     let text =
         definitions(&[shop("a"), shop("a_pet"), library("a", &[], json!({"pet_Pet": {"type": "string"}}))]);
-    is_sound(&as_module(&text));
+    assert_sound(&as_module(&text));
     assert!(text.contains("export type a_Pet = a_NewPet & { id: number, friends: {a_Pet}?, "), "{text}");
     assert!(text.contains("export type a_pet_Pet = a_pet_NewPet & { id: "), "{text}");
     assert!(text.contains("export type a__pet_Pet = string\n"), "{text}");
@@ -129,7 +129,7 @@ fn a_type_that_is_only_itself_can_be_anything() {
         "A": {"$ref": "#/$defs/B"}, "B": {"allOf": [{"$ref": "#/$defs/A"}]}, "C": {"$ref": "#/$defs/A"},
     });
     let text = library("x", &[], definitions).module();
-    is_sound(&text);
+    assert_sound(&text);
     assert!(text.contains("export type A = any\n") || text.contains("export type B = any\n"), "{text}");
 }
 
@@ -164,7 +164,7 @@ fn long_names_that_are_alike_stay_apart() {
         definitions.insert(name.clone(), of);
     }
     let text = library("x", &[], Value::Object(definitions)).module();
-    is_sound(&text);
+    assert_sound(&text);
     let name = "x".repeat(78);
     for (own, next) in [("xx", "_2"), ("_2", "_3"), ("_3", "xx")] {
         assert!(
@@ -244,9 +244,9 @@ proptest! {
         let specs = [spec("one", &description, one, two), spec("two", "", three, four)];
         let definitions_of = json!({"a": a, "b-c": b, "b_c": c, "any": d, "end": end});
         let library = library("tests", &specs, definitions_of);
-        is_sound(&library.module());
+        assert_sound(&library.module());
         let text = as_module(&definitions(std::slice::from_ref(&library)));
-        is_sound(&text);
+        assert_sound(&text);
         let known: HashSet<&str> = text.lines().filter_map(|line| line.strip_prefix("export type ")?.split(' ').next()).collect();
         for word in text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
             let is_type = word.strip_prefix("tests_").is_some_and(|name| ["a", "b_c", "b_c_2", "_any", "_end"].contains(&name));

@@ -4,8 +4,8 @@ use crate::common::{function, literal};
 use ctx_types::{Function, Literal};
 use serde_json::json;
 
-fn told(function: &Function, given: &[Literal]) -> Vec<String> {
-    let misfits = function.misfits(given);
+fn call_problems(function: &Function, arguments: &[Literal]) -> Vec<String> {
+    let misfits = function.misfits(arguments);
     misfits.iter().map(|misfit| format!("{} {}", misfit.place(), misfit.problem).trim().to_owned()).collect()
 }
 
@@ -30,7 +30,7 @@ fn issue() -> Function {
 
 #[test]
 fn misfits_name_the_place_and_what_is_wrong() {
-    for (given, expected) in [
+    for (arguments, expected) in [
         (json!({}), vec!["title is required and missing"]),
         (json!({"title": 3}), vec!["title must be string"]),
         (json!({"title": true, "limit": 1.5}), vec!["title must be string", "limit must be number (whole)"]),
@@ -59,42 +59,42 @@ fn misfits_name_the_place_and_what_is_wrong() {
             ],
         ),
     ] {
-        assert_eq!(told(&issue(), &[literal(&given)]), expected, "{given}");
+        assert_eq!(call_problems(&issue(), &[literal(&arguments)]), expected, "{arguments}");
     }
-    assert_eq!(told(&issue(), &[]), ["title is required and missing"]);
-    assert_eq!(told(&issue(), &[Literal::Nil]), ["title is required and missing"]);
+    assert_eq!(call_problems(&issue(), &[]), ["title is required and missing"]);
+    assert_eq!(call_problems(&issue(), &[Literal::Nil]), ["title is required and missing"]);
 }
 
 #[test]
 fn what_fits_or_cannot_be_known_passes() {
-    for given in [
+    for arguments in [
         json!({"title": "x", "state": "open", "limit": 3, "size": 2, "labels": ["a"], "on": true}),
         json!({"title": "x", "filter": {"source": "a", "deep": {"source": "b"}}, "by": "me", "at": [1, "a", {}]}),
         json!({"title": null, "state": null, "labels": {}, "limit": 2.0}),
     ] {
-        assert_eq!(told(&issue(), &[literal(&given)]), Vec::<String>::new(), "{given}");
+        assert_eq!(call_problems(&issue(), &[literal(&arguments)]), Vec::<String>::new(), "{arguments}");
     }
-    assert_eq!(told(&issue(), &[Literal::Unknown]), Vec::<String>::new());
+    assert_eq!(call_problems(&issue(), &[Literal::Unknown]), Vec::<String>::new());
     let partly = Literal::Table { fields: vec![("limit".to_owned(), Literal::Nil)], whole: false };
-    assert_eq!(told(&issue(), &[partly]), Vec::<String>::new());
+    assert_eq!(call_problems(&issue(), &[partly]), Vec::<String>::new());
 }
 
 #[test]
 fn a_field_written_as_nil_is_not_there() {
-    let given = |title| Literal::Table { fields: vec![("title".to_owned(), title)], whole: true };
-    assert_eq!(told(&issue(), &[given(Literal::Nil)]), ["title is required and missing"]);
+    let arguments = |title| Literal::Table { fields: vec![("title".to_owned(), title)], whole: true };
+    assert_eq!(call_problems(&issue(), &[arguments(Literal::Nil)]), ["title is required and missing"]);
 }
 
 #[test]
 fn a_function_without_parameters_takes_nothing() {
     let nothing = function(&json!({"type": "object"}));
-    for given in [vec![], vec![literal(&json!({}))], vec![Literal::Nil], vec![Literal::Unknown]] {
-        assert_eq!(told(&nothing, &given), Vec::<String>::new());
+    for arguments in [vec![], vec![literal(&json!({}))], vec![Literal::Nil], vec![Literal::Unknown]] {
+        assert_eq!(call_problems(&nothing, &arguments), Vec::<String>::new());
     }
-    assert_eq!(told(&nothing, &[literal(&json!({"a": 1}))]), ["a is unknown"]);
-    assert_eq!(told(&nothing, &[Literal::Number(1.0)]), ["is one argument too many"]);
+    assert_eq!(call_problems(&nothing, &[literal(&json!({"a": 1}))]), ["a is unknown"]);
+    assert_eq!(call_problems(&nothing, &[Literal::Number(1.0)]), ["is one argument too many"]);
     assert_eq!(
-        told(&issue(), &[literal(&json!({"title": "x"})), Literal::Number(1.0)]),
+        call_problems(&issue(), &[literal(&json!({"title": "x"})), Literal::Number(1.0)]),
         ["is one argument too many"]
     );
 }
@@ -106,9 +106,9 @@ fn parts_put_together_are_checked_as_one_table() {
         "$defs": {"Pet": {"properties": {"name": {"type": "string"}}, "required": ["name"]}},
     }));
     assert_eq!(dog.signature(), "run(params: Pet & { barks: boolean }): any");
-    assert_eq!(told(&dog, &[literal(&json!({"name": "x", "barks": true}))]), Vec::<String>::new());
+    assert_eq!(call_problems(&dog, &[literal(&json!({"name": "x", "barks": true}))]), Vec::<String>::new());
     assert_eq!(
-        told(&dog, &[literal(&json!({"nmae": "x", "barks": 1}))]),
+        call_problems(&dog, &[literal(&json!({"nmae": "x", "barks": 1}))]),
         ["nmae is unknown (did you mean `name`?)", "barks must be boolean", "name is required and missing"]
     );
 }

@@ -1,6 +1,6 @@
 //! References: each target becomes one named type, however it is reached.
 
-use crate::common::{function, function_of, is_sound, takes, tool};
+use crate::common::{assert_sound, function, function_of, luau_type, tool};
 use serde_json::{Value, json};
 
 /// The types that a value of this schema reaches, as they are declared.
@@ -8,7 +8,7 @@ fn declared(schema: &Value) -> Vec<String> {
     let mut spec = tool(&json!({"type": "object"}));
     spec.output_schema = Some(schema.clone().into());
     let function = function_of(&spec);
-    is_sound(&function);
+    assert_sound(&function);
     let declare = |name: &str| function.type_declaration(name).unwrap_or_default().trim_end().to_owned();
     function.types().iter().map(|named| declare(&named.name)).collect()
 }
@@ -17,14 +17,14 @@ fn declared(schema: &Value) -> Vec<String> {
 fn a_reference_is_a_named_type_wherever_definitions_stand() {
     for place in ["$defs", "definitions"] {
         let schema = json!({"$ref": format!("#/{place}/Pet"), place: {"Pet": {"type": "string"}}});
-        assert_eq!(takes(&schema), "Pet");
+        assert_eq!(luau_type(&schema), "Pet");
         assert_eq!(declared(&schema), ["export type Pet = string"]);
     }
     let schema = json!({
         "type": "array", "items": {"$ref": "#/components/schemas/Pet"},
         "components": {"schemas": {"Pet": {"properties": {"id": {"type": "integer"}}, "required": ["id"]}}},
     });
-    assert_eq!(takes(&schema), "{Pet}");
+    assert_eq!(luau_type(&schema), "{Pet}");
     assert_eq!(declared(&schema), ["export type Pet = {\n    id: number,\n}"]);
 }
 
@@ -76,7 +76,7 @@ fn a_reference_keeps_what_stands_beside_it() {
         let mut schema =
             json!({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {"type": "string"}}}}});
         schema.as_object_mut().unwrap().extend(beside.as_object().unwrap().clone());
-        takes(&schema)
+        luau_type(&schema)
     };
     assert_eq!(with(json!({"description": "x", "default": {}})), "A");
     assert_eq!(with(json!({"nullable": true})), "A?");
@@ -90,13 +90,13 @@ fn a_reference_that_leads_nowhere_is_any() {
     for reference in
         ["#/$defs/None", "#none", "https://example.com/a.json", "file:///etc/passwd", "other.yaml#/A", ""]
     {
-        let of = takes(&json!({"properties": {"a": {"$ref": reference}}}));
+        let of = luau_type(&json!({"properties": {"a": {"$ref": reference}}}));
         // An empty reference is the document itself.
         assert_eq!(of, if reference.is_empty() { "{ a: RunResult? }" } else { "{ a: any? }" }, "{reference}");
     }
-    assert_eq!(takes(&json!({"$ref": 7})), "any");
-    assert_eq!(takes(&json!({"$ref": "#/$defs/No", "$defs": {"No": false}})), "never");
-    assert_eq!(takes(&json!({"$ref": "#/$defs", "$defs": [1]})), "any");
+    assert_eq!(luau_type(&json!({"$ref": 7})), "any");
+    assert_eq!(luau_type(&json!({"$ref": "#/$defs/No", "$defs": {"No": false}})), "never");
+    assert_eq!(luau_type(&json!({"$ref": "#/$defs", "$defs": [1]})), "any");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn names_are_identifiers_and_not_luaus_own() {
         ("Größe", "Gr__e"),
     ] {
         let schema = json!({"$ref": format!("#/$defs/{raw}"), "$defs": {raw: {"type": "number"}}});
-        assert_eq!(takes(&schema), expected);
+        assert_eq!(luau_type(&schema), expected);
     }
 }
 
@@ -125,7 +125,7 @@ fn different_schemas_of_one_name_are_numbered_and_equal_ones_are_one() {
         "$defs": {"x-y": {"type": "string"}, "x_y": {"type": "number"}},
         "definitions": {"x_y": {"type": "string"}, "x.y": {"type": "boolean"}},
     });
-    assert_eq!(takes(&schema), "{ a: x_y?, b: x_y_2?, c: x_y?, d: x_y_3?, e: x_y? }");
+    assert_eq!(luau_type(&schema), "{ a: x_y?, b: x_y_2?, c: x_y?, d: x_y_3?, e: x_y? }");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn what_goes_in_and_what_comes_out_share_a_type_only_if_it_is_the_same() {
         let mut spec = tool(&root(input));
         spec.output_schema = Some(root(output).into());
         let function = function_of(&spec);
-        is_sound(&function);
+        assert_sound(&function);
         let names = function.types().iter().map(|named| named.name.clone()).collect::<Vec<_>>().join(" ");
         (function.signature(), names)
     };

@@ -1,6 +1,6 @@
 //! Documentation of functions: those of a pet store, and of MCP servers that are in use.
 
-use crate::common::is_sound;
+use crate::common::assert_sound;
 use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
 use ctx_types::Function;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn of(provider: &str, name: &str, description: &str, input: Value, output: Value
     let body = BodyArgument { name: "body".to_owned(), has_fields: true };
     spec.body = (provider == "petstore").then_some(body);
     let function = Function::of(&name, &spec);
-    is_sound(&function);
+    assert_sound(&function);
     function
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
 use ctx_core::{Identifier, ToolName, ToolSpec};
-use ctx_types::{Function, Literal, Rest, Type};
+use ctx_types::{AdditionalFields, Function, Literal, Type};
 use serde_json::{Value, json};
 
 /// A tool with this input schema.
@@ -19,16 +19,16 @@ pub(crate) fn function_of(spec: &ToolSpec) -> Function {
 /// The function with this input schema; its output is checked to be valid Luau.
 pub(crate) fn function(input: &Value) -> Function {
     let function = function_of(&tool(input));
-    is_sound(&function);
+    assert_sound(&function);
     function
 }
 
 /// The Luau type of a value of this schema.
-pub(crate) fn takes(schema: &Value) -> String {
+pub(crate) fn luau_type(schema: &Value) -> String {
     let mut spec = tool(&json!({"type": "object"}));
     spec.output_schema = Some(schema.clone().into());
     let function = function_of(&spec);
-    is_sound(&function);
+    assert_sound(&function);
     let signature = function.signature();
     signature.strip_prefix("run(): ").map(str::to_owned).unwrap()
 }
@@ -50,7 +50,7 @@ pub(crate) fn literal(value: &Value) -> Literal {
 
 /// Fails unless the text is valid Luau.
 #[track_caller]
-pub(crate) fn parses(text: &str) {
+pub(crate) fn assert_parses(text: &str) {
     if let Err(errors) = full_moon::parse(text) {
         panic!("not Luau: {errors:?}\n{text}");
     }
@@ -58,10 +58,10 @@ pub(crate) fn parses(text: &str) {
 
 /// Fails unless the output for a function is valid Luau, each type is declared once, and each name is a type.
 #[track_caller]
-pub(crate) fn is_sound(function: &Function) {
+pub(crate) fn assert_sound(function: &Function) {
     let text = function.declaration();
-    parses(&text);
-    parses(&format!("function {} end", function.signature()));
+    assert_parses(&text);
+    assert_parses(&format!("function {} end", function.signature()));
     let declared = text.lines().filter_map(|line| line.strip_prefix("export type "));
     let names: Vec<&str> = declared.filter_map(|line| line.split(' ').next()).collect();
     let distinct: std::collections::HashSet<&str> = names.iter().copied().collect();
@@ -71,7 +71,7 @@ pub(crate) fn is_sound(function: &Function) {
     mention(function.result(), &mut mentioned);
     for named in function.types().iter() {
         assert!(named.name.parse::<Identifier>().is_ok(), "`{}` is no identifier", named.name);
-        parses(&function.type_declaration(&named.name).unwrap());
+        assert_parses(&function.type_declaration(&named.name).unwrap());
         mention(&named.of, &mut mentioned);
     }
     for name in mentioned {
@@ -90,7 +90,7 @@ fn mention<'a>(of: &'a Type, names: &mut Vec<&'a str>) {
         Type::Union(parts) | Type::Intersection(parts) => parts.iter().for_each(|part| mention(part, names)),
         Type::Table(table) => {
             table.fields.iter().for_each(|field| mention(&field.of, names));
-            if let Rest::Of(rest) = &table.rest {
+            if let AdditionalFields::Of(rest) = &table.rest {
                 mention(rest, names);
             }
         }

@@ -1,12 +1,12 @@
 //! Merges the named types of two documents: no type is only itself, no name means two types, nearest first.
 
 use crate::combine::{intersection, open_union, optional, union};
-use crate::model::{NamedType, Rest, Table, Type, Types};
+use crate::model::{AdditionalFields, NamedType, Table, Type, Types};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Position of a name in a type.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum NamePosition {
     /// The name is the type itself, or one of its alternatives or parts.
     Head,
     /// The name is the type of a field or item.
@@ -15,13 +15,17 @@ enum Place {
 
 /// Merges the named types of two documents into one set. If both use a name for different types, the second's gets a
 /// number. Returns the roots of both, and the set.
-pub(crate) fn settle(first: (Type, Vec<NamedType>), second: (Type, Vec<NamedType>)) -> (Type, Type, Types) {
+pub(crate) fn merge_types(
+    first: (Type, Vec<NamedType>),
+    second: (Type, Vec<NamedType>),
+) -> (Type, Type, Types) {
     let (first_root, mut all) = first;
     let (second_root, others) = second;
-    let renamed = new_names(&all, &others);
+    let renamed = conflicting_names(&all, &others);
     let known: HashSet<String> = all.iter().map(|named| named.name.clone()).collect();
-    let rename =
-        |of| map_names(of, Place::Head, &|name, _| Type::Named(renamed.get(&name).cloned().unwrap_or(name)));
+    let rename = |of| {
+        map_names(of, NamePosition::Head, &|name, _| Type::Named(renamed.get(&name).cloned().unwrap_or(name)))
+    };
     for named in others {
         let name = renamed.get(&named.name).cloned().unwrap_or(named.name);
         if !known.contains(&name) {
@@ -35,7 +39,7 @@ pub(crate) fn settle(first: (Type, Vec<NamedType>), second: (Type, Vec<NamedType
 }
 
 /// New names for those of `others` whose names mean another type in `known`.
-fn new_names(known: &[NamedType], others: &[NamedType]) -> HashMap<String, String> {
+fn conflicting_names(known: &[NamedType], others: &[NamedType]) -> HashMap<String, String> {
     let by_name: HashMap<&str, &NamedType> = known.iter().map(|named| (named.name.as_str(), named)).collect();
     let mut same: HashSet<&str> = HashSet::new();
     for other in others {
@@ -48,7 +52,9 @@ fn new_names(known: &[NamedType], others: &[NamedType]) -> HashMap<String, Strin
         let before = same.len();
         for other in others {
             let mut mentions_another = false;
-            visit_names(&other.of, Place::Head, &mut |name, _| mentions_another |= !same.contains(name));
+            visit_names(&other.of, NamePosition::Head, &mut |name, _| {
+                mentions_another |= !same.contains(name)
+            });
             if mentions_another {
                 same.remove(other.name.as_str());
             }
@@ -78,26 +84,30 @@ fn new_names(known: &[NamedType], others: &[NamedType]) -> HashMap<String, Strin
 pub(crate) fn break_cycles(all: &mut [NamedType]) {
     let mut heads: HashMap<String, Vec<String>> = HashMap::new();
     for named in all.iter() {
-        heads.insert(named.name.clone(), heads_of(&named.of));
+        heads.insert(named.name.clone(), head_names(&named.of));
     }
     for named in all {
         let circular: HashSet<String> =
-            heads_of(&named.of).into_iter().filter(|head| reaches(head, &named.name, &heads)).collect();
+            head_names(&named.of).into_iter().filter(|head| reaches(head, &named.name, &heads)).collect();
         if circular.is_empty() {
             continue;
         }
         let of = std::mem::replace(&mut named.of, Type::Any);
-        named.of = map_names(of, Place::Head, &|name, place| {
-            if place == Place::Head && circular.contains(&name) { Type::Any } else { Type::Named(name) }
+        named.of = map_names(of, NamePosition::Head, &|name, position| {
+            if position == NamePosition::Head && circular.contains(&name) {
+                Type::Any
+            } else {
+                Type::Named(name)
+            }
         });
-        heads.insert(named.name.clone(), heads_of(&named.of));
+        heads.insert(named.name.clone(), head_names(&named.of));
     }
 }
 
-fn heads_of(of: &Type) -> Vec<String> {
+fn head_names(of: &Type) -> Vec<String> {
     let mut heads = Vec::new();
-    visit_names(of, Place::Head, &mut |name, place| {
-        if place == Place::Head {
+    visit_names(of, NamePosition::Head, &mut |name, position| {
+        if position == NamePosition::Head {
             heads.push(name.to_owned());
         }
     });
@@ -106,14 +116,14 @@ fn heads_of(of: &Type) -> Vec<String> {
 
 fn reaches(from: &str, to: &str, heads: &HashMap<String, Vec<String>>) -> bool {
     let mut seen = HashSet::from([from]);
-    let mut waiting = vec![from];
-    while let Some(name) = waiting.pop() {
+    let mut pending = vec![from];
+    while let Some(name) = pending.pop() {
         if name == to {
             return true;
         }
         for head in heads.get(name).into_iter().flatten() {
             if seen.insert(head) {
-                waiting.push(head);
+                pending.push(head);
             }
         }
     }
@@ -122,16 +132,16 @@ fn reaches(from: &str, to: &str, heads: &HashMap<String, Vec<String>>) -> bool {
 
 /// The types that the roots reach, in breadth-first order.
 fn nearest_first(roots: [&Type; 2], all: Vec<NamedType>) -> Vec<NamedType> {
-    let mut places: HashMap<String, NamedType> =
+    let mut by_name: HashMap<String, NamedType> =
         all.into_iter().map(|named| (named.name.clone(), named)).collect();
-    let mut waiting = VecDeque::new();
+    let mut pending = VecDeque::new();
     for root in roots {
-        visit_names(root, Place::Head, &mut |name, _| waiting.push_back(name.to_owned()));
+        visit_names(root, NamePosition::Head, &mut |name, _| pending.push_back(name.to_owned()));
     }
     let mut ordered = Vec::new();
-    while let Some(name) = waiting.pop_front() {
-        if let Some(named) = places.remove(&name) {
-            visit_names(&named.of, Place::Head, &mut |name, _| waiting.push_back(name.to_owned()));
+    while let Some(name) = pending.pop_front() {
+        if let Some(named) = by_name.remove(&name) {
+            visit_names(&named.of, NamePosition::Head, &mut |name, _| pending.push_back(name.to_owned()));
             ordered.push(named);
         }
     }
@@ -139,53 +149,55 @@ fn nearest_first(roots: [&Type; 2], all: Vec<NamedType>) -> Vec<NamedType> {
 }
 
 /// The type with other names in it.
-pub(crate) fn with_names(of: Type, name: &impl Fn(&str) -> String) -> Type {
-    map_names(of, Place::Head, &|old, _| Type::Named(name(&old)))
+pub(crate) fn rename_types(of: Type, name: &impl Fn(&str) -> String) -> Type {
+    map_names(of, NamePosition::Head, &|old, _| Type::Named(name(&old)))
 }
 
-fn visit_names<'a>(of: &'a Type, place: Place, visit: &mut impl FnMut(&'a str, Place)) {
+fn visit_names<'a>(of: &'a Type, position: NamePosition, visit: &mut impl FnMut(&'a str, NamePosition)) {
     match of {
-        Type::Named(name) => visit(name, place),
-        Type::Optional(inner) => visit_names(inner, place, visit),
+        Type::Named(name) => visit(name, position),
+        Type::Optional(inner) => visit_names(inner, position, visit),
         Type::Union(parts) | Type::Intersection(parts) => {
-            parts.iter().for_each(|part| visit_names(part, place, visit));
+            parts.iter().for_each(|part| visit_names(part, position, visit));
         }
-        Type::List(item) => visit_names(item, Place::Inside, visit),
+        Type::List(item) => visit_names(item, NamePosition::Inside, visit),
         Type::Tuple(items, rest) => {
-            items.iter().for_each(|item| visit_names(item, Place::Inside, visit));
-            visit_names(rest, Place::Inside, visit);
+            items.iter().for_each(|item| visit_names(item, NamePosition::Inside, visit));
+            visit_names(rest, NamePosition::Inside, visit);
         }
         Type::Table(table) => {
-            table.fields.iter().for_each(|field| visit_names(&field.of, Place::Inside, visit));
-            if let Rest::Of(rest) = &table.rest {
-                visit_names(rest, Place::Inside, visit);
+            table.fields.iter().for_each(|field| visit_names(&field.of, NamePosition::Inside, visit));
+            if let AdditionalFields::Of(rest) = &table.rest {
+                visit_names(rest, NamePosition::Inside, visit);
             }
         }
         _ => {}
     }
 }
 
-fn map_names(of: Type, place: Place, map: &impl Fn(String, Place) -> Type) -> Type {
-    let inside = |of: Type| map_names(of, Place::Inside, map);
+fn map_names(of: Type, position: NamePosition, map: &impl Fn(String, NamePosition) -> Type) -> Type {
+    let inside = |of: Type| map_names(of, NamePosition::Inside, map);
     match of {
-        Type::Named(name) => map(name, place),
-        Type::Optional(inner) => match map_names(*inner, place, map) {
+        Type::Named(name) => map(name, position),
+        Type::Optional(inner) => match map_names(*inner, position, map) {
             Type::Any => Type::Any,
             inner => optional(inner),
         },
         Type::Union(mut parts) if parts.last() == Some(&Type::Any) => {
             parts.pop();
-            open_union(parts.into_iter().map(|part| map_names(part, place, map)))
+            open_union(parts.into_iter().map(|part| map_names(part, position, map)))
         }
-        Type::Union(parts) => union(parts.into_iter().map(|part| map_names(part, place, map))),
-        Type::Intersection(parts) => intersection(parts.into_iter().map(|part| map_names(part, place, map))),
+        Type::Union(parts) => union(parts.into_iter().map(|part| map_names(part, position, map))),
+        Type::Intersection(parts) => {
+            intersection(parts.into_iter().map(|part| map_names(part, position, map)))
+        }
         Type::List(item) => Type::List(Box::new(inside(*item))),
         Type::Tuple(items, rest) => {
             Type::Tuple(items.into_iter().map(inside).collect(), Box::new(inside(*rest)))
         }
         Type::Table(Table { fields, rest, left_out }) => {
             let rest = match rest {
-                Rest::Of(of) => Rest::Of(Box::new(inside(*of))),
+                AdditionalFields::Of(of) => AdditionalFields::Of(Box::new(inside(*of))),
                 rest => rest,
             };
             let fields = fields.into_iter().map(|mut field| {

@@ -1,11 +1,11 @@
 //! Reads a schema into types: the target of every reference becomes a named type, read once, nearest first.
 
 use crate::combine::{
-    ALTERNATIVES_MAX, CONSTANTS_MAX, both_rests, intersection, open_union, optional, union,
+    ALTERNATIVES_MAX, CONSTANTS_MAX, intersect_additional, intersection, open_union, optional, union,
 };
 use crate::constant::{constants, is_writable};
-use crate::model::{FIELDS_MAX, Field, NamedType, Notes, Rest, Table, Type};
-use crate::reference::{Document, last_part};
+use crate::model::{AdditionalFields, FIELDS_MAX, Field, NamedType, Notes, Table, Type};
+use crate::reference::{ReferenceResolver, reference_name};
 use ctx_core::Identifier;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, VecDeque};
@@ -17,16 +17,16 @@ const SCHEMAS_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 24;
 
 /// Maximum number of named types read from one document.
-pub(crate) const NAMED_MAX: usize = 256;
+pub(crate) const NAMED_TYPES_MAX: usize = 256;
 
 /// Maximum characters of a type name.
-pub(crate) const NAME_MAX: usize = 80;
+pub(crate) const TYPE_NAME_MAX: usize = 80;
 
 /// Maximum length of a field name that is kept.
 const FIELD_NAME_MAX: usize = 200;
 
 /// Maximum number of types with the same base name that are compared with a new one before it gets a name of its own.
-const TWINS_MAX: usize = 8;
+const SAME_NAME_MAX: usize = 8;
 
 /// Maximum number of references that are followed to find a default.
 const DEFAULT_STEPS_MAX: usize = 16;
@@ -38,7 +38,7 @@ const LUAU_TYPES: [&str; 13] = [
 ];
 
 /// The types of a document.
-pub(crate) struct Read {
+pub(crate) struct SchemaTypes {
     pub(crate) of: Type,
     pub(crate) types: Vec<NamedType>,
     /// Number of schemas that were omitted, because they are too many or too deep.
@@ -46,56 +46,56 @@ pub(crate) struct Read {
 }
 
 /// Reads a document with at most `named_max` named types. `name` is the name of the root, if it refers to itself.
-pub(crate) fn read(root: &Value, name: &str, named_max: usize) -> Read {
-    let mut reader = Reader {
+pub(crate) fn read_schema(root: &Value, name: &str, named_max: usize) -> SchemaTypes {
+    let mut reader = SchemaReader {
         root,
         root_name: name,
-        document: Document::new(root),
+        resolver: ReferenceResolver::new(root),
         schemas_left: SCHEMAS_MAX,
         named_max,
-        named: HashMap::new(),
-        claimed: HashMap::new(),
-        waiting: VecDeque::new(),
+        names_by_address: HashMap::new(),
+        schemas_by_name: HashMap::new(),
+        pending: VecDeque::new(),
         left_out: 0,
     };
     let of = reader.read(root, 0);
     let mut types = Vec::new();
-    while let Some((name, schema)) = reader.waiting.pop_front() {
+    while let Some((name, schema)) = reader.pending.pop_front() {
         let of = reader.read(schema, 0);
         let notes = schema.as_object().map(|fields| Notes::of(fields, None)).unwrap_or_default();
         types.push(NamedType { name, of, notes });
     }
-    Read { of, types, left_out: reader.left_out }
+    SchemaTypes { of, types, left_out: reader.left_out }
 }
 
-struct Reader<'a> {
+struct SchemaReader<'a> {
     root: &'a Value,
     root_name: &'a str,
-    document: Document<'a>,
+    resolver: ReferenceResolver<'a>,
     schemas_left: usize,
     named_max: usize,
     /// Type name of each schema that was referred to, by address: two ways to write a reference may mean one schema.
-    named: HashMap<*const Value, String>,
+    names_by_address: HashMap<*const Value, String>,
     /// The schema of each type name.
-    claimed: HashMap<String, &'a Value>,
-    waiting: VecDeque<(String, &'a Value)>,
+    schemas_by_name: HashMap<String, &'a Value>,
+    pending: VecDeque<(String, &'a Value)>,
     left_out: usize,
 }
 
 /// The constraints of one schema, with those of its `allOf`.
 #[derive(Default)]
-struct Demands<'a> {
+struct Constraints<'a> {
     is_table: bool,
     fields: Vec<(&'a str, Vec<Type>, Notes)>,
-    places: HashMap<&'a str, usize>,
+    field_indexes: HashMap<&'a str, usize>,
     required: Vec<&'a str>,
-    rest: Rest,
+    rest: AdditionalFields,
     fields_left_out: usize,
-    others: Vec<Type>,
+    other_types: Vec<Type>,
     nullable: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SchemaReader<'a> {
     fn read(&mut self, schema: &'a Value, depth: usize) -> Type {
         match schema {
             Value::Bool(false) => Type::Never,
@@ -104,15 +104,20 @@ impl<'a> Reader<'a> {
                 Type::Any
             }
             Value::Object(fields) => {
-                let mut demands = Demands::default();
-                self.gather(fields, depth, &mut demands);
-                demands.into_type()
+                let mut constraints = Constraints::default();
+                self.add_schema(fields, depth, &mut constraints);
+                constraints.into_type()
             }
             _ => Type::Any,
         }
     }
 
-    fn gather(&mut self, schema: &'a Map<String, Value>, depth: usize, demands: &mut Demands<'a>) {
+    fn add_schema(
+        &mut self,
+        schema: &'a Map<String, Value>,
+        depth: usize,
+        constraints: &mut Constraints<'a>,
+    ) {
         if depth > DEPTH_MAX || self.schemas_left == 0 {
             self.left_out += 1;
             return;
@@ -120,19 +125,19 @@ impl<'a> Reader<'a> {
         self.schemas_left -= 1;
         for key in ["$ref", "$dynamicRef", "$recursiveRef"] {
             if let Some(reference) = schema.get(key).and_then(Value::as_str) {
-                demands.others.push(self.referred(reference));
+                constraints.other_types.push(self.resolve_reference(reference));
             }
         }
-        demands.nullable |= schema.get("nullable").and_then(Value::as_bool).unwrap_or(false);
+        constraints.nullable |= schema.get("nullable").and_then(Value::as_bool).unwrap_or(false);
         if let Some(constants) = constants(schema) {
-            demands.others.push(constants);
+            constraints.other_types.push(constants);
         } else {
-            self.gather_kinds(schema, depth, demands);
+            self.add_types(schema, depth, constraints);
         }
         for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
             match part {
-                Value::Object(part) => self.gather(part, depth + 1, demands),
-                other => demands.others.push(self.read(other, depth + 1)),
+                Value::Object(part) => self.add_schema(part, depth + 1, constraints),
+                other => constraints.other_types.push(self.read(other, depth + 1)),
             }
         }
         for key in ["oneOf", "anyOf"] {
@@ -142,53 +147,53 @@ impl<'a> Reader<'a> {
                 // One more than is kept, so that `union` notices the omission.
                 let alternatives = alternatives.iter().take(CONSTANTS_MAX + 1);
                 let alternatives: Vec<Type> = alternatives.map(|one| self.read(one, depth + 1)).collect();
-                demands.others.push(union(alternatives));
+                constraints.other_types.push(union(alternatives));
             }
         }
     }
 
     /// Adds the constraint of `type`, or of the type that other keywords imply.
-    fn gather_kinds(&mut self, schema: &'a Map<String, Value>, depth: usize, demands: &mut Demands<'a>) {
+    fn add_types(&mut self, schema: &'a Map<String, Value>, depth: usize, constraints: &mut Constraints<'a>) {
         let mut kinds: Vec<&str> = match schema.get("type") {
             Some(Value::String(kind)) => vec![kind],
             Some(Value::Array(kinds)) => {
                 kinds.iter().take(ALTERNATIVES_MAX).filter_map(Value::as_str).collect()
             }
-            _ => inferred(schema).into_iter().collect(),
+            _ => infer_type(schema).into_iter().collect(),
         };
         if kinds.len() > 1 {
             let before = kinds.len();
             kinds.retain(|kind| *kind != "null");
-            demands.nullable |= kinds.len() < before;
+            constraints.nullable |= kinds.len() < before;
         }
         match kinds.as_slice() {
-            ["object"] => self.gather_table(schema, depth, demands),
-            [] => demands.required.extend(required(schema)),
+            ["object"] => self.add_table(schema, depth, constraints),
+            [] => constraints.required.extend(required_names(schema)),
             kinds => {
-                let kinds: Vec<Type> = kinds.iter().map(|kind| self.kind(kind, schema, depth)).collect();
-                demands.others.push(union(kinds));
+                let kinds: Vec<Type> = kinds.iter().map(|kind| self.read_type(kind, schema, depth)).collect();
+                constraints.other_types.push(union(kinds));
             }
         }
     }
 
-    fn kind(&mut self, kind: &str, schema: &'a Map<String, Value>, depth: usize) -> Type {
+    fn read_type(&mut self, kind: &str, schema: &'a Map<String, Value>, depth: usize) -> Type {
         match kind {
             "string" => Type::String,
             "integer" => Type::Integer,
             "number" => Type::Number,
             "boolean" => Type::Boolean,
             "null" => Type::Nil,
-            "array" => self.list(schema, depth),
+            "array" => self.read_list(schema, depth),
             "object" => {
-                let mut demands = Demands::default();
-                self.gather_table(schema, depth, &mut demands);
-                demands.into_type()
+                let mut constraints = Constraints::default();
+                self.add_table(schema, depth, &mut constraints);
+                constraints.into_type()
             }
             _ => Type::Any,
         }
     }
 
-    fn list(&mut self, schema: &'a Map<String, Value>, depth: usize) -> Type {
+    fn read_list(&mut self, schema: &'a Map<String, Value>, depth: usize) -> Type {
         let items = schema.get("items");
         let (tuple, rest) = match (schema.get("prefixItems"), items) {
             (Some(Value::Array(tuple)), rest) => (tuple.as_slice(), rest),
@@ -207,27 +212,27 @@ impl<'a> Reader<'a> {
         Type::Tuple(tuple, Box::new(rest))
     }
 
-    fn gather_table(&mut self, schema: &'a Map<String, Value>, depth: usize, demands: &mut Demands<'a>) {
-        demands.is_table = true;
-        demands.required.extend(required(schema));
+    fn add_table(&mut self, schema: &'a Map<String, Value>, depth: usize, constraints: &mut Constraints<'a>) {
+        constraints.is_table = true;
+        constraints.required.extend(required_names(schema));
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
-            let is_new = !demands.places.contains_key(name.as_str());
-            if is_new && (demands.fields.len() >= FIELDS_MAX || !is_writable(name, FIELD_NAME_MAX)) {
-                demands.fields_left_out += 1;
+            let is_new = !constraints.field_indexes.contains_key(name.as_str());
+            if is_new && (constraints.fields.len() >= FIELDS_MAX || !is_writable(name, FIELD_NAME_MAX)) {
+                constraints.fields_left_out += 1;
                 continue;
             }
             let of = self.read(property, depth + 1);
-            let default = self.default_of(property);
+            let default = self.find_default(property);
             let mut notes = property.as_object().map(|fields| Notes::of(fields, default)).unwrap_or_default();
-            notes.remark_order(&of, crate::print::on_one_line);
-            demands.add_field(name, of, notes);
+            notes.add_tuple_order(&of, crate::print::one_line);
+            constraints.add_field(name, of, notes);
         }
-        let rest = self.rest(schema, depth);
-        demands.rest = both_rests(std::mem::take(&mut demands.rest), rest);
+        let rest = self.read_additional(schema, depth);
+        constraints.rest = intersect_additional(std::mem::take(&mut constraints.rest), rest);
     }
 
-    fn rest(&mut self, schema: &'a Map<String, Value>, depth: usize) -> Rest {
+    fn read_additional(&mut self, schema: &'a Map<String, Value>, depth: usize) -> AdditionalFields {
         let others = schema.get("additionalProperties").or_else(|| schema.get("unevaluatedProperties"));
         let patterns = schema.get("patternProperties").and_then(Value::as_object);
         let mut types = Vec::new();
@@ -236,65 +241,65 @@ impl<'a> Reader<'a> {
             types.push(self.read(pattern, depth + 1));
         }
         match others {
-            Some(Value::Bool(false)) if types.is_empty() => return Rest::Closed,
+            Some(Value::Bool(false)) if types.is_empty() => return AdditionalFields::Forbidden,
             Some(Value::Bool(false)) => {}
             Some(others) => types.push(self.read(others, depth + 1)),
-            None if types.is_empty() => return Rest::Unsaid,
+            None if types.is_empty() => return AdditionalFields::Unspecified,
             // Fields that match no pattern can be anything; the types of the others are kept for readers.
-            None => return Rest::Of(Box::new(open_union(types))),
+            None => return AdditionalFields::Of(Box::new(open_union(types))),
         }
-        Rest::Of(Box::new(union(types)))
+        AdditionalFields::Of(Box::new(union(types)))
     }
 
     /// The default of a property, which may be behind a reference.
-    fn default_of(&mut self, property: &'a Value) -> Option<&'a Value> {
+    fn find_default(&mut self, property: &'a Value) -> Option<&'a Value> {
         let mut schema = property;
         for _ in 0..DEFAULT_STEPS_MAX {
             if let Some(default) = schema.get("default") {
                 return Some(default);
             }
-            schema = self.document.find(schema.get("$ref")?.as_str()?)?;
+            schema = self.resolver.find(schema.get("$ref")?.as_str()?)?;
         }
         None
     }
 
     /// The named type of a reference's target; `any` if the target does not exist or is in another document.
-    fn referred(&mut self, reference: &str) -> Type {
-        let Some(target) = self.document.find(reference) else { return Type::Any };
+    fn resolve_reference(&mut self, reference: &str) -> Type {
+        let Some(target) = self.resolver.find(reference) else { return Type::Any };
         if !target.is_object() {
             return self.read(target, 0);
         }
-        if let Some(name) = self.named.get(&std::ptr::from_ref(target)) {
+        if let Some(name) = self.names_by_address.get(&std::ptr::from_ref(target)) {
             return Type::Named(name.clone());
         }
         let is_root = std::ptr::eq(target, self.root);
         let title = || self.root.get("title").and_then(Value::as_str).map(str::to_owned);
-        let part = if is_root { title() } else { last_part(reference) };
-        let base = type_name(part.as_deref().unwrap_or(self.root_name));
-        if self.claimed.len() >= self.named_max {
+        let segment = if is_root { title() } else { reference_name(reference) };
+        let base = type_name(segment.as_deref().unwrap_or(self.root_name));
+        if self.schemas_by_name.len() >= self.named_max {
             self.left_out += 1;
             return Type::Any;
         }
         let mut name = base.clone();
         let mut ordinal = 2;
-        while let Some(other) = self.claimed.get(&name) {
-            if ordinal <= TWINS_MAX && *other == target {
-                self.named.insert(std::ptr::from_ref(target), name.clone());
+        while let Some(other) = self.schemas_by_name.get(&name) {
+            if ordinal <= SAME_NAME_MAX && *other == target {
+                self.names_by_address.insert(std::ptr::from_ref(target), name.clone());
                 return Type::Named(name);
             }
             name = format!("{base}_{ordinal}");
             ordinal += 1;
         }
-        self.claimed.insert(name.clone(), target);
-        self.named.insert(std::ptr::from_ref(target), name.clone());
-        self.waiting.push_back((name.clone(), target));
+        self.schemas_by_name.insert(name.clone(), target);
+        self.names_by_address.insert(std::ptr::from_ref(target), name.clone());
+        self.pending.push_back((name.clone(), target));
         Type::Named(name)
     }
 }
 
-impl<'a> Demands<'a> {
+impl<'a> Constraints<'a> {
     fn add_field(&mut self, name: &'a str, of: Type, notes: Notes) {
-        match self.places.get(name).and_then(|place| self.fields.get_mut(*place)) {
+        match self.field_indexes.get(name).and_then(|index| self.fields.get_mut(*index)) {
             Some((_, types, known)) => {
                 types.push(of);
                 known.description = known.description.take().or(notes.description);
@@ -302,7 +307,7 @@ impl<'a> Demands<'a> {
                 known.deprecated |= notes.deprecated;
             }
             None => {
-                self.places.insert(name, self.fields.len());
+                self.field_indexes.insert(name, self.fields.len());
                 self.fields.push((name, vec![of], notes));
             }
         }
@@ -310,15 +315,20 @@ impl<'a> Demands<'a> {
 
     fn into_type(mut self) -> Type {
         // Named types first: `Pet & { barks: boolean }`.
-        let (mut parts, others): (Vec<Type>, Vec<Type>) =
-            std::mem::take(&mut self.others).into_iter().partition(|other| matches!(other, Type::Named(_)));
+        let (mut parts, others): (Vec<Type>, Vec<Type>) = std::mem::take(&mut self.other_types)
+            .into_iter()
+            .partition(|other| matches!(other, Type::Named(_)));
         if self.is_table {
             // Adds fields that are required but not described.
             for name in std::mem::take(&mut self.required) {
-                match self.places.get(name) {
+                match self.field_indexes.get(name) {
                     Some(_) => self.required.push(name),
                     None if self.fields.len() < FIELDS_MAX && is_writable(name, FIELD_NAME_MAX) => {
-                        let of = if let Rest::Of(of) = &self.rest { (**of).clone() } else { Type::Any };
+                        let of = if let AdditionalFields::Of(of) = &self.rest {
+                            (**of).clone()
+                        } else {
+                            Type::Any
+                        };
                         self.add_field(name, of, Notes::default());
                         self.required.push(name);
                     }
@@ -341,12 +351,12 @@ impl<'a> Demands<'a> {
     }
 }
 
-fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+fn required_names(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// The type that the keywords of a schema without `type` imply.
-fn inferred(schema: &Map<String, Value>) -> Option<&'static str> {
+fn infer_type(schema: &Map<String, Value>) -> Option<&'static str> {
     let has = |keys: &[&str]| keys.iter().any(|key| schema.contains_key(*key));
     if has(&["properties", "additionalProperties", "patternProperties"]) {
         Some("object")
@@ -359,7 +369,7 @@ fn inferred(schema: &Map<String, Value>) -> Option<&'static str> {
 
 /// Turns a text into a valid type name: an identifier that Luau does not reserve.
 pub(crate) fn type_name(raw: &str) -> String {
-    let short: String = raw.chars().take(NAME_MAX).collect();
+    let short: String = raw.chars().take(TYPE_NAME_MAX).collect();
     let name = Identifier::sanitize(&short);
     if LUAU_TYPES.contains(&name.as_str()) { format!("_{name}") } else { name.to_string() }
 }

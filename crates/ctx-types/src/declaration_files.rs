@@ -5,7 +5,7 @@ use crate::function::Function;
 use crate::library::Library;
 use crate::model::{NamedType, Type};
 use crate::notes::line;
-use crate::print::{in_a_block, one_line_within};
+use crate::print::{multi_line, one_line_within};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
@@ -62,7 +62,7 @@ pub fn definitions(libraries: &[Library]) -> String {
         let prefixed = |name: &str| format!("{prefix}{name}");
         taken.extend(all().map(prefixed));
         let functions = prefixed(Library::FUNCTIONS);
-        library.renamed(&prefixed).write_types(&mut text, &functions);
+        library.with_renamed_types(&prefixed).write_types(&mut text, &functions);
         let _ = writeln!(declared, "    {}: {functions},", library.provider);
     }
     let _ = write!(text, "\n-- Everything callable: sdk.<provider>.<function>(arguments).\n{declared}");
@@ -74,7 +74,7 @@ fn write_type(text: &mut String, named: &NamedType) {
     if let Some(note) = named.notes.line() {
         let _ = writeln!(text, "--- {note}");
     }
-    let block = format!("export type {} = {}", named.name, in_a_block(&named.of, TYPE_MAX));
+    let block = format!("export type {} = {}", named.name, multi_line(&named.of, TYPE_MAX));
     write_documented(text, "", &block);
 }
 
@@ -84,8 +84,8 @@ fn write_function(text: &mut String, function: &Function) {
     write_notes_of(function, &mut notes);
     write_documented(text, MARGIN, notes.trim_end());
     let _ = write!(text, "{MARGIN}{}: (", function.name.tool());
-    for (place, argument) in function.arguments.iter().enumerate() {
-        let between = if place == 0 { "" } else { ", " };
+    for (index, argument) in function.arguments.iter().enumerate() {
+        let between = if index == 0 { "" } else { ", " };
         let of = if argument.required { &argument.of } else { &optional(&argument.of) };
         let _ = write!(text, "{between}{}: {}", argument.name, one_line_within(of, ARGUMENT_MAX));
     }
