@@ -265,9 +265,9 @@ mod tests {
 
     #[test]
     fn link_local_metadata_translated_and_unusable_addresses_are_refused_to_everybody() {
-        for (text, what) in REFUSED {
+        for (text, expected) in REFUSED {
             for reach in [Reach::OWN, Reach::INTERNET] {
-                assert_eq!(reach.check(ip(text)).unwrap_err().to_string(), what, "{text}");
+                assert_eq!(reach.check(ip(text)).unwrap_err().to_string(), expected, "{text}");
             }
         }
     }

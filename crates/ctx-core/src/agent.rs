@@ -3,7 +3,7 @@
 //! An agent is resolved by [`Catalog::call`](crate::Catalog::call), like a tool: the catalog registers each agent as
 //! one.
 
-use crate::content::brief;
+use crate::content::compact;
 use crate::{
     Annotations, BuiltinProvider, Call, Completing, Completions, ContentBlock, Identifier, Output, Provider,
     Tool, ToolError, ToolSpec,
@@ -27,11 +27,11 @@ pub trait Agent: Send + Sync + 'static {
     async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError>;
 
     /// Completion values for an argument; by default the matching `choices` of its spec.
-    async fn complete(&self, asked: &Completing) -> Result<Completions, ToolError> {
+    async fn complete(&self, request: &Completing) -> Result<Completions, ToolError> {
         let spec = self.spec();
-        let argument = spec.arguments.iter().find(|argument| argument.name == asked.argument);
+        let argument = spec.arguments.iter().find(|argument| argument.name == request.argument);
         let choices = argument.map(|argument| argument.choices.as_slice()).unwrap_or_default();
-        Ok(Completions::among(choices, &asked.typed, COMPLETIONS_MAX))
+        Ok(Completions::among(choices, &request.typed, COMPLETIONS_MAX))
     }
 
     /// Timeout of [`Agent::resolve`]; `None` means the catalog's default.
@@ -108,7 +108,7 @@ pub struct Message {
     /// Author of the message.
     pub role: Role,
     /// Content blocks.
-    #[serde(with = "brief")]
+    #[serde(with = "compact")]
     pub content: Vec<ContentBlock>,
 }
 
@@ -132,14 +132,14 @@ pub enum Role {
 }
 
 /// The provider of all agents of a catalog, each as a tool.
-pub(crate) struct Agents(pub(crate) Vec<Arc<dyn Agent>>);
+pub(crate) struct AgentProvider(pub(crate) Vec<Arc<dyn Agent>>);
 
 /// The full name of the tool that an agent is registered as.
 pub(crate) fn tool_name(agent: &str) -> String {
     format!("{}.{}", BuiltinProvider::Agents.name(), Identifier::sanitize(agent))
 }
 
-impl Provider for Agents {
+impl Provider for AgentProvider {
     fn name(&self) -> Identifier {
         BuiltinProvider::Agents.identifier()
     }

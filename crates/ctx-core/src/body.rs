@@ -18,42 +18,42 @@ pub struct BodyArgument {
 
 /// The form in which a caller passed the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
+pub(crate) enum BodyForm {
     /// Under its name, as the only value, or omitted.
     Whole,
     /// As fields next to the other arguments.
     Fields,
     /// A required body, of which neither the name nor a field was passed.
-    Nothing,
+    Missing,
 }
 
 impl BodyArgument {
     /// Converts arguments to the form that the schema describes.
-    pub(crate) fn arrange(&self, schema: &Value, arguments: Value) -> (Value, Given) {
-        let mut given = match arguments {
+    pub(crate) fn normalize(&self, schema: &Value, arguments: Value) -> (Value, BodyForm) {
+        let mut arguments = match arguments {
             Value::Null => Map::new(),
-            Value::Object(given) => given,
-            other => return (Value::Object(Map::from_iter([(self.name.clone(), other)])), Given::Whole),
+            Value::Object(arguments) => arguments,
+            other => return (Value::Object(Map::from_iter([(self.name.clone(), other)])), BodyForm::Whole),
         };
         let known = schema.get("properties").and_then(Value::as_object);
         let is_known =
             |name: &String| *name == self.name || known.is_some_and(|known| known.contains_key(name));
         // Many clients send null for arguments that they leave out.
-        let is_given = given.get(&self.name).is_some_and(|body| !body.is_null());
-        if !self.has_fields || is_given {
-            return (Value::Object(given), Given::Whole);
+        let has_named_body = arguments.get(&self.name).is_some_and(|body| !body.is_null());
+        if !self.has_fields || has_named_body {
+            return (Value::Object(arguments), BodyForm::Whole);
         }
-        if given.keys().all(is_known) {
-            let is_missing = !given.contains_key(&self.name) && self.is_required(schema);
+        if arguments.keys().all(is_known) {
+            let is_missing = !arguments.contains_key(&self.name) && self.is_required(schema);
             if is_missing {
-                given.insert(self.name.clone(), Value::Object(Map::new()));
+                arguments.insert(self.name.clone(), Value::Object(Map::new()));
             }
-            return (Value::Object(given), if is_missing { Given::Nothing } else { Given::Whole });
+            return (Value::Object(arguments), if is_missing { BodyForm::Missing } else { BodyForm::Whole });
         }
         let (mut others, fields): (Map<String, Value>, Map<String, Value>) =
-            given.into_iter().partition(|(name, _)| is_known(name));
+            arguments.into_iter().partition(|(name, _)| is_known(name));
         others.insert(self.name.clone(), Value::Object(fields));
-        (Value::Object(others), Given::Fields)
+        (Value::Object(others), BodyForm::Fields)
     }
 
     fn is_required(&self, schema: &Value) -> bool {
@@ -97,23 +97,23 @@ mod tests {
     fn fields_may_stand_alone_beside_parameters_or_in_the_body() {
         let create = schema(&json!({}), &pet(), true);
         let rex = json!({"body": {"name": "Rex"}});
-        for given in
+        for arguments in
             [json!({"name": "Rex"}), json!({"body": {"name": "Rex"}}), json!({"name": "Rex", "body": null})]
         {
-            assert_eq!(prepared(&create, &given), Ok(rex.clone()), "{given}");
+            assert_eq!(prepared(&create, &arguments), Ok(rex.clone()), "{arguments}");
         }
         let update = schema(&json!({"id": {"type": "integer"}}), &pet(), true);
         let rex = json!({"id": 1, "body": {"name": "Rex"}});
-        for given in [json!({"id": 1, "name": "Rex"}), json!({"id": 1, "body": {"name": "Rex"}})] {
-            assert_eq!(prepared(&update, &given), Ok(rex.clone()), "{given}");
+        for arguments in [json!({"id": 1, "name": "Rex"}), json!({"id": 1, "body": {"name": "Rex"}})] {
+            assert_eq!(prepared(&update, &arguments), Ok(rex.clone()), "{arguments}");
         }
     }
 
     #[test]
     fn what_is_no_object_is_the_body() {
         let list = schema(&json!({}), &json!({"type": "array", "items": {"type": "string"}}), false);
-        for given in [json!(["a"]), json!({"body": ["a"]})] {
-            assert_eq!(prepared(&list, &given), Ok(json!({"body": ["a"]})));
+        for arguments in [json!(["a"]), json!({"body": ["a"]})] {
+            assert_eq!(prepared(&list, &arguments), Ok(json!({"body": ["a"]})));
         }
         assert_eq!(prepared(&list, &json!({})).unwrap_err(), "missing required parameter: body");
         let text = schema(&json!({}), &json!({"type": "string"}), false);
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn messages_name_fields_as_they_were_given() {
         let update = schema(&json!({"petId": {"type": "integer"}}), &pet(), true);
-        for (given, message) in [
+        for (arguments, message) in [
             (json!({"petId": 1}), "missing required parameter: name"),
             (json!({"petId": 1, "tags": []}), "missing required parameter: name"),
             (json!({"petId": 1, "body": {}}), "missing required parameter: body.name"),
@@ -151,12 +151,12 @@ mod tests {
                 "missing required parameter: petId; unknown parameter: petid (did you mean `petId`?)",
             ),
         ] {
-            let told = prepared(&update, &given).unwrap_err();
-            let (mut told, mut expected): (Vec<_>, Vec<_>) =
-                (told.split("; ").collect(), message.split("; ").collect());
-            told.sort_unstable();
+            let problems = prepared(&update, &arguments).unwrap_err();
+            let (mut problems, mut expected): (Vec<_>, Vec<_>) =
+                (problems.split("; ").collect(), message.split("; ").collect());
+            problems.sort_unstable();
             expected.sort_unstable();
-            assert_eq!(told, expected, "{given}");
+            assert_eq!(problems, expected, "{arguments}");
         }
     }
 

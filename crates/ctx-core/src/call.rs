@@ -1,7 +1,7 @@
 //! A call in flight, with its caller, peer, deadline, cancellation and budget of nested calls.
 
-use crate::deadline::{Deadline, Waits};
-use crate::peer::Masking;
+use crate::deadline::{AnswerWaits, Deadline};
+use crate::peer::MaskedPeer;
 use crate::{
     Catalog, ErrorKind, Identifier, Identity, Inside, Limits, NoPeer, Peer, Question, RunId, ToolError,
     Unanswered,
@@ -28,13 +28,13 @@ pub struct Call {
     pub(crate) deadline: Option<Deadline>,
     pub(crate) cancellation: CancellationToken,
     /// Cancellation token of the caller, in addition to `cancellation`, which the enclosing call cancels.
-    outside: Option<CancellationToken>,
-    pub(crate) root: Arc<Root>,
+    caller_cancellation: Option<CancellationToken>,
+    pub(crate) root: Arc<RootCall>,
 }
 
 /// State that a call shares with all calls nested in it.
 #[derive(Clone)]
-pub(crate) struct Root {
+pub(crate) struct RootCall {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) caller: Caller,
     pub(crate) identity: Option<Arc<Identity>>,
@@ -44,31 +44,31 @@ pub(crate) struct Root {
     /// Number of nested calls that are left. Shared even if a nested call has another peer.
     calls_left: Arc<AtomicU32>,
     /// Time spent waiting for answers; shared likewise.
-    waits: Arc<Waits>,
+    waits: Arc<AnswerWaits>,
     /// Count of nested calls; shared likewise.
-    pub(crate) nested: Arc<Nested>,
+    pub(crate) nested: Arc<NestedCallCounter>,
 }
 
 /// Number of calls nested in an outermost call, and the size of their results.
 #[derive(Default)]
-pub(crate) struct Nested {
+pub(crate) struct NestedCallCounter {
     calls: AtomicU64,
     result_bytes: AtomicU64,
 }
 
-impl Nested {
+impl NestedCallCounter {
     /// Counts a nested call that starts.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn count_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds the size of a nested call's result.
-    pub(crate) fn answered(&self, bytes: usize) {
+    pub(crate) fn add_result(&self, bytes: usize) {
         self.result_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// The statistics for an outermost call whose result has this size.
-    pub(crate) fn inside(&self, result_bytes: usize) -> Inside {
+    pub(crate) fn stats(&self, result_bytes: usize) -> Inside {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Inside::new(read(&self.calls), read(&self.result_bytes), result_bytes)
     }
@@ -109,8 +109,8 @@ impl Call {
             depth: 0,
             deadline: None,
             cancellation: CancellationToken::new(),
-            outside: None,
-            root: Arc::new(Root {
+            caller_cancellation: None,
+            root: Arc::new(RootCall {
                 catalog,
                 caller,
                 identity: None,
@@ -126,31 +126,31 @@ impl Call {
     /// Sets the peer, which gets progress and questions with secrets masked.
     #[must_use]
     pub fn with_peer(self, peer: Arc<dyn Peer>) -> Self {
-        let peer = Arc::new(Masking { peer, catalog: self.root.catalog.clone() });
-        self.with_root(|root| Root { peer, ..root })
+        let peer = Arc::new(MaskedPeer { peer, catalog: self.root.catalog.clone() });
+        self.with_root(|root| RootCall { peer, ..root })
     }
 
     /// Sets the authenticated identity of the caller.
     #[must_use]
     pub fn with_identity(self, identity: Arc<Identity>) -> Self {
-        self.with_root(|root| Root { identity: Some(identity), ..root })
+        self.with_root(|root| RootCall { identity: Some(identity), ..root })
     }
 
     /// Sets credentials that the caller sends, by provider name. Nested calls can use them; the run log does not
     /// contain them.
     #[must_use]
     pub fn with_auth(self, auth: Map<String, Value>) -> Self {
-        self.with_root(|root| Root { auth: Some(Arc::new(auth)), ..root })
+        self.with_root(|root| RootCall { auth: Some(Arc::new(auth)), ..root })
     }
 
-    fn with_root(self, change: impl FnOnce(Root) -> Root) -> Self {
+    fn with_root(self, change: impl FnOnce(RootCall) -> RootCall) -> Self {
         Self { root: Arc::new(change((*self.root).clone())), ..self }
     }
 
     /// Cancels the call, and the calls nested in it, when `token` is cancelled.
     #[must_use]
     pub fn with_cancellation(self, token: &CancellationToken) -> Self {
-        Self { outside: Some(token.clone()), ..self }
+        Self { caller_cancellation: Some(token.clone()), ..self }
     }
 
     /// Sets a deadline. An earlier deadline of the enclosing call, or the tool's timeout, still applies.
@@ -163,7 +163,7 @@ impl Call {
     /// The earlier of the call's own deadline and `other`.
     pub(crate) fn no_later_than(&self, other: Instant) -> Deadline {
         match &self.deadline {
-            Some(own) if own.at() <= other => own.clone(),
+            Some(own) if own.instant() <= other => own.clone(),
             _ => Deadline::new(other, &self.root.waits),
         }
     }
@@ -186,7 +186,7 @@ impl Call {
             depth: self.depth + 1,
             deadline: self.deadline.clone(),
             cancellation: self.cancellation.child_token(),
-            outside: None,
+            caller_cancellation: None,
             root: self.root.clone(),
         })
     }
@@ -213,12 +213,14 @@ impl Call {
 
     /// Credentials that the caller sent for this provider, under its identifier or its name as configured.
     pub fn auth(&self, provider: &Identifier) -> Option<&Value> {
-        let brought = self.root.auth.as_ref()?;
-        let by_written = || {
-            let mut all = brought.iter();
-            all.find_map(|(written, value)| (Identifier::sanitize(written) == *provider).then_some(value))
+        let credentials = self.root.auth.as_ref()?;
+        let by_configured_name = || {
+            let mut all = credentials.iter();
+            all.find_map(|(configured_name, value)| {
+                (Identifier::sanitize(configured_name) == *provider).then_some(value)
+            })
         };
-        brought.get(provider.as_str()).or_else(by_written)
+        credentials.get(provider.as_str()).or_else(by_configured_name)
     }
 
     /// Nesting depth: 0 for an outermost call.
@@ -239,8 +241,8 @@ impl Call {
     /// Sends a question to the peer. Deadlines are suspended until the answer arrives or [`ANSWER_TIME_MAX`] is used
     /// up.
     pub async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
-        let left = ANSWER_TIME_MAX.saturating_sub(self.root.waits.waited());
-        let _waiting = self.root.waits.begin();
+        let left = ANSWER_TIME_MAX.saturating_sub(self.root.waits.total());
+        let _waiting = self.root.waits.start();
         tokio::time::timeout(left, self.peer().ask(question)).await.unwrap_or(Err(Unanswered::TooLate))
     }
 
@@ -256,9 +258,9 @@ impl Call {
 
     /// Waits until the caller or the enclosing call cancels this call.
     pub(crate) async fn cancelled(&self) {
-        match &self.outside {
-            Some(outside) => tokio::select! {
-                () = outside.cancelled() => {}
+        match &self.caller_cancellation {
+            Some(caller_cancellation) => tokio::select! {
+                () = caller_cancellation.cancelled() => {}
                 () = self.cancellation.cancelled() => {}
             },
             None => self.cancellation.cancelled().await,
@@ -267,7 +269,7 @@ impl Call {
 
     /// Time left until the deadline; at most the tool's timeout while it runs.
     pub fn time_left(&self) -> Duration {
-        let left = |deadline: &Deadline| deadline.at().saturating_duration_since(Instant::now());
+        let left = |deadline: &Deadline| deadline.instant().saturating_duration_since(Instant::now());
         self.deadline.as_ref().map_or(Duration::MAX, left)
     }
 }

@@ -3,27 +3,27 @@
 //! A reload builds another catalog and swaps the pointer; calls in flight keep theirs. A catalog hands out specs, never
 //! tools: a tool runs only through [`Catalog::call`] (`door.rs`). `build.rs` builds catalogs.
 
+mod awaited_provider;
 mod build;
 mod door;
 mod left_out;
-mod settled;
 
 pub use build::CatalogBuilder;
 pub use door::json_size;
 
 use crate::agent;
-use crate::fitting::Fitting;
-use crate::observed::Observed;
+use crate::lazy_argument_schema::LazyArgumentSchema;
 use crate::rate::{Meter, Meters};
 use crate::resource;
+use crate::result_observations::ResultObservations;
 use crate::run::cut_text;
 use crate::{
     Agent, AgentSpec, BuiltinProvider, Call, Completable, Completing, Completions, Identifier, Keeper,
     Limits, Policy, Prompt, Redactor, ResourceContent, Resources, RunLog, Tool, ToolError, ToolName,
     ToolSpec, nearest,
 };
+use awaited_provider::AwaitedProvider;
 use serde_json::{Value, json};
-use settled::AwaitedProvider;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +35,9 @@ const COMPLETING_MAX: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Catalog {
     /// Tools by full name.
-    tools: BTreeMap<String, Arc<Registered>>,
+    tools: BTreeMap<String, Arc<RegisteredTool>>,
     /// Tools of hidden providers, by full name. Only administrative calls can reach them.
-    hidden: BTreeMap<String, Arc<Registered>>,
+    hidden: BTreeMap<String, Arc<RegisteredTool>>,
     /// Outward name to full name.
     outward: BTreeMap<String, String>,
     /// Names of the providers that have a tool here, or may get one (see `unknown`).
@@ -46,7 +46,7 @@ pub struct Catalog {
     unknown: BTreeMap<Identifier, Arc<AwaitedProvider>>,
     /// Providers that are configured but unusable, wholly or in part, each with the reason.
     left_out: BTreeMap<Identifier, String>,
-    agents: BTreeMap<String, Persona>,
+    agents: BTreeMap<String, RegisteredAgent>,
     /// In the order of their providers.
     resources: Vec<Arc<dyn Resources>>,
     keeper: Option<Arc<dyn Keeper>>,
@@ -59,15 +59,15 @@ pub struct Catalog {
     warnings: Vec<String>,
 }
 
-struct Registered {
+struct RegisteredTool {
     entry: Entry,
     tool: Arc<dyn Tool>,
-    fitting: Arc<Fitting>,
-    observed: Arc<Observed>,
+    argument_schema: Arc<LazyArgumentSchema>,
+    observations: Arc<ResultObservations>,
     meter: Option<Arc<Meter>>,
 }
 
-impl Registered {
+impl RegisteredTool {
     /// Whether only administrative calls may run it.
     fn is_hidden(&self) -> bool {
         has_hidden_tools(self.entry.name.provider())
@@ -81,7 +81,7 @@ fn has_hidden_tools(provider: &Identifier) -> bool {
 
 /// An agent with its spec when the catalog was built.
 #[derive(Clone)]
-struct Persona {
+struct RegisteredAgent {
     spec: Arc<AgentSpec>,
     agent: Arc<dyn Agent>,
 }
@@ -122,13 +122,13 @@ impl Catalog {
 
     /// Metadata of a tool, by full or outward name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.registered(name).map(|registered| &registered.entry)
+        self.find_registered(name).map(|registered| &registered.entry)
     }
 
     /// Schema of a tool's arguments, by full or outward name. Compiled on first use.
     pub fn input_schema(&self, name: &str) -> Option<&Value> {
-        let registered = self.registered(name).or_else(|| self.called_early(name))?;
-        Some(registered.fitting.schema(&registered.entry).json())
+        let registered = self.find_registered(name).or_else(|| self.find_awaited(name))?;
+        Some(registered.argument_schema.get(&registered.entry).json())
     }
 
     /// Names of all providers, each once: those that have tools, and those whose tools are unknown.
@@ -149,19 +149,19 @@ impl Catalog {
 
     /// All agents, by name.
     pub fn agents(&self) -> impl Iterator<Item = &AgentSpec> {
-        self.agents.values().map(|persona| &*persona.spec)
+        self.agents.values().map(|registered| &*registered.spec)
     }
 
     /// Resolves an agent to its prompt, by a call of its tool ([`Catalog::call`]).
     pub async fn prompt(name: &str, arguments: Value, call: Call) -> Result<Prompt, ToolError> {
         let catalog = call.root.catalog.clone();
-        catalog.persona(name)?;
+        catalog.find_agent(name)?;
         let output = Self::call(&agent::tool_name(name), arguments, call).await?;
         serde_json::from_value(output.value)
             .map_err(|error| ToolError::internal("the agent's prompt cannot be read", error))
     }
 
-    fn persona(&self, name: &str) -> Result<&Persona, ToolError> {
+    fn find_agent(&self, name: &str) -> Result<&RegisteredAgent, ToolError> {
         self.agents.get(name).ok_or_else(|| {
             let name = cut_text(name, 100);
             let near = nearest(&name, self.agents.keys().map(String::as_str));
@@ -172,29 +172,29 @@ impl Catalog {
 
     /// Completion values for an argument of an agent or URI template. The policy must allow the caller to resolve the
     /// agent or to read the resource.
-    pub async fn complete(asked: &Completing, call: Call) -> Result<Completions, ToolError> {
+    pub async fn complete(request: &Completing, call: Call) -> Result<Completions, ToolError> {
         let catalog = call.root.catalog.clone();
         let permit = async |tool: String| catalog.permit(&tool, call.caller(), call.identity()).await;
         let completing = async {
-            match &asked.of {
+            match &request.of {
                 Completable::Agent(name) => {
-                    let persona = catalog.persona(name)?;
+                    let registered = catalog.find_agent(name)?;
                     permit(agent::tool_name(name)).await?;
-                    persona.agent.complete(asked).await
+                    registered.agent.complete(request).await
                 }
                 Completable::Template(uri) => match catalog.origin(uri) {
                     // A URI template of no known origin has no completions.
                     None => Ok(Completions::default()),
                     Some(origin) => {
                         permit(resource::tool_name(origin.prefix())).await?;
-                        origin.complete(asked).await
+                        origin.complete(request).await
                     }
                 },
             }
         };
         // A user is typing: a completion that takes too long is empty, not an error.
         let completed = tokio::time::timeout(COMPLETING_MAX, completing).await;
-        completed.unwrap_or_else(|_| Ok(Completions::default())).map_err(|error| catalog.mask(error))
+        completed.unwrap_or_else(|_| Ok(Completions::default())).map_err(|error| catalog.mask_error(error))
     }
 
     /// The origin of a resource, by URI prefix.
@@ -212,7 +212,7 @@ impl Catalog {
         let catalog = call.root.catalog.clone();
         let Some(origin) = catalog.origin(uri) else {
             let error = ToolError::not_found(format!("no resource has the URI {}", cut_text(uri, 200)));
-            return Err(catalog.mask(error));
+            return Err(catalog.mask_error(error));
         };
         let output = Self::call(&resource::tool_name(origin.prefix()), json!({ "uri": uri }), call).await?;
         serde_json::from_value(output.value)
@@ -242,30 +242,30 @@ impl Catalog {
     /// Whether a tool has returned JSON as text instead of a value since its definition last changed.
     pub fn answers_json_text(&self, name: &ToolName) -> bool {
         let full = name.to_string();
-        let registered = self.tools.get(&full).or_else(|| self.called_early(&full));
-        registered.is_some_and(|registered| registered.observed.answers_json_text())
+        let registered = self.tools.get(&full).or_else(|| self.find_awaited(&full));
+        registered.is_some_and(|registered| registered.observations.answers_json_text())
     }
 
-    fn registered(&self, name: &str) -> Option<&Arc<Registered>> {
+    fn find_registered(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         let full = self.outward.get(name).map_or(name, String::as_str);
         self.tools.get(full)
     }
 
     /// A tool, by full name, whose provider was unknown when this catalog was built and has been called since.
-    fn called_early(&self, full: &str) -> Option<&Arc<Registered>> {
+    fn find_awaited(&self, full: &str) -> Option<&Arc<RegisteredTool>> {
         let (provider, _) = full.split_once('.')?;
         let awaited = self.unknown.get(&Identifier::sanitize(provider))?;
-        awaited.registered().iter().find(|registered| registered.entry.name.to_string() == full)
+        awaited.registered_tools().iter().find(|registered| registered.entry.name.to_string() == full)
     }
 }
 
 /// Compiles the schema of a tool's arguments on the blocking pool, unless it is compiled already.
-async fn compile(registered: &Arc<Registered>) {
-    if registered.fitting.is_compiled() {
+async fn compile(registered: &Arc<RegisteredTool>) {
+    if registered.argument_schema.is_compiled() {
         return;
     }
     let registered = registered.clone();
-    let compiling = move || registered.fitting.schema(&registered.entry).json().is_object();
+    let compiling = move || registered.argument_schema.get(&registered.entry).json().is_object();
     if let Err(error) = tokio::task::spawn_blocking(compiling).await {
         tracing::error!(%error, "a schema was not compiled");
     }

@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for ContentBlock {
 }
 
 /// Serde format of a message's content: a plain text as a string, one block as itself, several as an array.
-pub(crate) mod brief {
+pub(crate) mod compact {
     use super::ContentBlock;
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

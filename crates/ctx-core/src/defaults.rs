@@ -52,7 +52,7 @@ pub(crate) fn inject_defaults(
             *steps_left = steps_left.saturating_sub(properties.map_or(0, |properties| properties.len() / 16));
             for (name, property) in properties.into_iter().flatten() {
                 if !fields.contains_key(name)
-                    && let Some(default) = default_of(root, property, 0)
+                    && let Some(default) = find_default(root, property, 0)
                 {
                     *steps_left = steps_left.saturating_sub(json_size(default) / 64);
                     if *steps_left == 0 {
@@ -120,7 +120,7 @@ fn collect_pointers(part: &Value, subschemas: &Subschemas, pointer: &mut String,
 
 /// Drops defaults that their own schema rejects, such as `null` for a string, so that a caller who omits the parameter
 /// gets no error. Also drops those that are too expensive to validate.
-pub(crate) fn drop_misfits(
+pub(crate) fn drop_invalid_defaults(
     schema: &mut Value,
     pointers: &[String],
     build: impl FnOnce(&Value) -> Result<Validator, SchemaError>,
@@ -164,13 +164,13 @@ pub(crate) fn drop_misfits(
     Ok(())
 }
 
-fn default_of<'a>(root: &'a Value, schema: &'a Value, depth: usize) -> Option<&'a Value> {
+fn find_default<'a>(root: &'a Value, schema: &'a Value, depth: usize) -> Option<&'a Value> {
     if depth > DEFAULTS_DEPTH_MAX {
         return None;
     }
     schema
         .get("default")
-        .or_else(|| reference_target(root, schema).and_then(|target| default_of(root, target, depth + 1)))
+        .or_else(|| reference_target(root, schema).and_then(|target| find_default(root, target, depth + 1)))
 }
 
 /// Target of the schema's `$ref`.

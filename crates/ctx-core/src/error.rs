@@ -99,14 +99,14 @@ pub struct ToolError {
     logs: Vec<LogLine>,
     scopes: Vec<String>,
     /// Details that few errors have. Boxed, because every `Result` has the size of this error.
-    rare: Option<Box<Rare>>,
+    extra: Option<Box<ExtraDetails>>,
     #[source]
     detail: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 /// Details that few errors have.
 #[derive(Debug, Default)]
-struct Rare {
+struct ExtraDetails {
     data: Option<Value>,
     inside: Inside,
     unanswered: Option<Unanswered>,
@@ -121,7 +121,7 @@ impl ToolError {
             retry_after: None,
             logs: Vec::new(),
             scopes: Vec::new(),
-            rare: None,
+            extra: None,
             detail: None,
         }
     }
@@ -164,25 +164,25 @@ impl ToolError {
     /// Adds machine-readable data, such as the status and body of an upstream's response.
     #[must_use]
     pub fn with_data(mut self, data: Value) -> Self {
-        self.rare.get_or_insert_default().data = Some(data);
+        self.extra.get_or_insert_default().data = Some(data);
         self
     }
 
     /// Machine-readable data, if there is more than the message.
     pub fn data(&self) -> Option<&Value> {
-        self.rare.as_ref()?.data.as_ref()
+        self.extra.as_ref()?.data.as_ref()
     }
 
     /// Marks the error as the consequence of a question without an answer.
     #[must_use]
-    pub fn with_unanswered(mut self, why: Unanswered) -> Self {
-        self.rare.get_or_insert_default().unanswered = Some(why);
+    pub fn with_unanswered(mut self, reason: Unanswered) -> Self {
+        self.extra.get_or_insert_default().unanswered = Some(reason);
         self
     }
 
     /// Why a question had no answer, if that caused the error.
     pub fn unanswered(&self) -> Option<Unanswered> {
-        self.rare.as_ref()?.unanswered
+        self.extra.as_ref()?.unanswered
     }
 
     /// Adds the log lines until the failure.
@@ -198,14 +198,14 @@ impl ToolError {
 
     pub(crate) fn with_inside(mut self, inside: Inside) -> Self {
         if inside.calls > 0 {
-            self.rare.get_or_insert_default().inside = inside;
+            self.extra.get_or_insert_default().inside = inside;
         }
         self
     }
 
     /// The nested calls until the failure; set for an outermost call only.
     pub fn inside(&self) -> Inside {
-        self.rare.as_ref().map(|rare| rare.inside).unwrap_or_default()
+        self.extra.as_ref().map(|extra| extra.inside).unwrap_or_default()
     }
 
     pub(crate) fn into_logs(self) -> Vec<LogLine> {
@@ -239,25 +239,25 @@ impl ToolError {
         for line in &mut self.logs {
             line.message = change(std::mem::take(&mut line.message));
         }
-        if let Some(rare) = &mut self.rare {
-            rare.data = rare.data.take().map(|data| change_text(data, &change));
+        if let Some(extra) = &mut self.extra {
+            extra.data = extra.data.take().map(|data| map_strings(data, &change));
         }
         self
     }
 }
 
 impl From<Unanswered> for ToolError {
-    fn from(why: Unanswered) -> Self {
-        Self::new(ErrorKind::Tool, why.to_string()).with_unanswered(why)
+    fn from(reason: Unanswered) -> Self {
+        Self::new(ErrorKind::Tool, reason.to_string()).with_unanswered(reason)
     }
 }
 
-fn change_text(value: Value, change: &impl Fn(String) -> String) -> Value {
+fn map_strings(value: Value, change: &impl Fn(String) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(change(text)),
-        Value::Array(items) => items.into_iter().map(|item| change_text(item, change)).collect(),
+        Value::Array(items) => items.into_iter().map(|item| map_strings(item, change)).collect(),
         Value::Object(fields) => {
-            fields.into_iter().map(|(key, value)| (change(key), change_text(value, change))).collect()
+            fields.into_iter().map(|(key, value)| (change(key), map_strings(value, change))).collect()
         }
         other => other,
     }

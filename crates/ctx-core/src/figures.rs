@@ -32,15 +32,15 @@ impl Figures {
             return Self::default();
         }
         ideal.sort_unstable_by(|a, b| b.cmp(a));
-        let mut left: HashMap<&Id, u32> = expected.iter().map(|(id, grade)| (id, *grade)).collect();
-        let grades: Vec<u32> = found.iter().take(DEPTH).map(|id| left.remove(id).unwrap_or(0)).collect();
+        let mut remaining: HashMap<&Id, u32> = expected.iter().map(|(id, grade)| (id, *grade)).collect();
+        let grades: Vec<u32> = found.iter().take(DEPTH).map(|id| remaining.remove(id).unwrap_or(0)).collect();
         let recall = |depth: usize| {
             let hits = grades.iter().take(depth).filter(|grade| **grade > 0).count();
             hits as f64 / ideal.len() as f64
         };
         let first = grades.iter().position(|grade| *grade > 0);
         Self {
-            ndcg_10: gain(&grades) / gain(&ideal),
+            ndcg_10: dcg(&grades) / dcg(&ideal),
             recall_5: recall(FIRST_SCREEN),
             recall_10: recall(DEPTH),
             mrr_10: first.map_or(0.0, |index| 1.0 / (index + 1) as f64),
@@ -84,7 +84,7 @@ impl Figures {
 }
 
 /// Discounted cumulative gain of grades in this order.
-fn gain(grades: &[u32]) -> f64 {
+fn dcg(grades: &[u32]) -> f64 {
     let discounted = |(index, grade): (usize, &u32)| f64::from(*grade) / ((index + 2) as f64).log2();
     // The `sum` of no floats is minus zero, and would be displayed as such.
     grades.iter().take(DEPTH).enumerate().map(discounted).fold(0.0, |sum, gain| sum + gain)
@@ -104,8 +104,8 @@ mod tests {
         ids.chars().collect()
     }
 
-    fn is_near(value: f64, wanted: f64) -> bool {
-        (value - wanted).abs() < 1e-6
+    fn is_near(value: f64, expected: f64) -> bool {
+        (value - expected).abs() < 1e-6
     }
 
     #[test]

@@ -6,11 +6,12 @@
 mod address;
 mod agent;
 mod answer;
+mod argument_schema;
 mod body;
 mod builtin;
 mod call;
 mod catalog;
-mod complete;
+mod completion;
 mod content;
 mod deadline;
 mod defaults;
@@ -18,37 +19,37 @@ mod document;
 mod effort;
 mod error;
 mod figures;
-mod fitting;
-mod keep;
+mod kept_file;
+mod lazy_argument_schema;
 mod limits;
 mod live;
 mod name;
 mod nullable;
-mod observed;
 mod peer;
 mod policy;
 mod rate;
 mod redact;
 mod resource;
+mod result_observations;
 mod run;
 mod schema;
 mod scope;
 mod secret;
 mod secret_file;
-mod shape;
-mod strict;
 mod suggest;
 mod tool;
+mod unique_keys;
 mod visible;
 
 pub use address::{ForbiddenAddress, NetworkScope, Reach};
 pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
 pub use answer::{AnswerForm, is_call_tool_result};
+pub use argument_schema::{ArgumentSchema, SchemaError, json_schema};
 pub use body::BodyArgument;
 pub use builtin::BuiltinProvider;
 pub use call::{ANSWER_TIME_MAX, Call, Caller};
 pub use catalog::{Catalog, CatalogBuilder, Entry, json_size};
-pub use complete::{Completable, Completing, Completions};
+pub use completion::{Completable, Completing, Completions};
 pub use content::ContentBlock;
 pub use document::{
     Change, Connector, Content, Cursor, Document, Known, Listing, Pulled, Signal, Sink, SinkClosed,
@@ -56,7 +57,7 @@ pub use document::{
 };
 pub use error::{ErrorKind, ToolError, chain};
 pub use figures::Figures;
-pub use keep::{FILE_PREFIX, Keeper, KeptFile};
+pub use kept_file::{FILE_PREFIX, Keeper, KeptFile};
 pub use limits::Limits;
 pub use live::LiveCatalog;
 pub use name::{Identifier, InvalidName, ToolName};
@@ -69,14 +70,13 @@ pub use resource::{
     Following, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources,
 };
 pub use run::{Discard, Inside, Outcome, Run, RunId, RunLog};
-pub use schema::{ArgumentSchema, SchemaError, json_schema};
+pub use schema::Schema;
 pub use scope::{InvalidScopes, ScopePolicy};
 pub use secret::Secret;
 pub use secret_file::{
     has_secret_name, is_example_environment, is_private_key, is_secret_file, secret_file_globs,
 };
-pub use shape::Schema;
-pub use strict::check_unique_keys;
 pub use suggest::{nearest, nearest_few};
 pub use tool::{Annotations, LogLine, Output, Page, Provider, Tool, ToolSpec, summary_line};
+pub use unique_keys::check_unique_keys;
 pub use visible::{escape_invisible, escape_line, has_invisible};

@@ -69,7 +69,7 @@ fn is_required(required: &Value, name: &str) -> bool {
 
 /// Whether a schema has one type that is not `null`, and no default.
 fn may_be_absent(schema: &Value) -> bool {
-    let has_type = schema.get("type").and_then(Value::as_str).is_some_and(|written| written != "null");
+    let has_type = schema.get("type").and_then(Value::as_str).is_some_and(|type_name| type_name != "null");
     has_type && schema.get("default").is_none()
 }
 
@@ -101,7 +101,7 @@ fn forbid_null(schema: &mut Map<String, Value>) {
     }
     let branches = schema.get_mut("anyOf").and_then(Value::as_array_mut);
     let Some(branches) = branches else { return };
-    branches.retain(|branch| branch.get("type").is_none_or(|written| written != "null"));
+    branches.retain(|branch| branch.get("type").is_none_or(|type_name| type_name != "null"));
     if let [only] = branches.as_mut_slice() {
         let only = only.take();
         schema.shift_remove("anyOf");
@@ -114,17 +114,17 @@ fn forbid_null(schema: &mut Map<String, Value>) {
 /// Rewrites `type: [T, "null"]` as `anyOf`.
 fn split_null(schema: &mut Map<String, Value>) {
     let Some(types) = types_without_null(schema) else { return };
-    let (about, mut branch): (Map<String, Value>, Map<String, Value>) =
+    let (annotations, mut branch): (Map<String, Value>, Map<String, Value>) =
         std::mem::take(schema).into_iter().partition(|(keyword, _)| ANNOTATIONS.contains(&keyword.as_str()));
     branch.insert("type".to_owned(), types);
-    *schema = about;
+    *schema = annotations;
     schema.insert("anyOf".to_owned(), json!([branch, { "type": "null" }]));
 }
 
 /// The types of a schema without `null`, if it allows `null` and other types.
 fn types_without_null(schema: &Map<String, Value>) -> Option<Value> {
     let types = schema.get("type")?.as_array()?;
-    let others: Vec<Value> = types.iter().filter(|written| *written != "null").cloned().collect();
+    let others: Vec<Value> = types.iter().filter(|type_name| *type_name != "null").cloned().collect();
     if others.is_empty() || others.len() == types.len() {
         return None;
     }

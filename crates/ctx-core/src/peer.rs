@@ -103,7 +103,7 @@ impl Unanswered {
 
     /// The reason with this code.
     pub fn from_code(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|why| why.code() == code)
+        Self::ALL.into_iter().find(|error| error.code() == code)
     }
 }
 
@@ -114,19 +114,19 @@ pub struct NoPeer;
 impl Peer for NoPeer {}
 
 /// Masks the secrets of a catalog in everything that is sent to a peer.
-pub(crate) struct Masking {
+pub(crate) struct MaskedPeer {
     pub(crate) peer: Arc<dyn Peer>,
     pub(crate) catalog: Arc<Catalog>,
 }
 
 #[async_trait]
-impl Peer for Masking {
+impl Peer for MaskedPeer {
     fn admitted(&self) {
         self.peer.admitted();
     }
 
     fn progress(&self, progress: Progress) {
-        let message = progress.message.map(|message| self.catalog.masked(message));
+        let message = progress.message.map(|message| self.catalog.mask_text(message));
         self.peer.progress(Progress { message, ..progress });
     }
 
@@ -135,13 +135,13 @@ impl Peer for Masking {
     }
 
     fn log(&self, level: tracing::Level, message: &str) {
-        self.peer.log(level, &self.catalog.masked(message.to_owned()));
+        self.peer.log(level, &self.catalog.mask_text(message.to_owned()));
     }
 
     async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
         let want = match question.want {
             Want::Person { message, schema } => {
-                Want::Person { message: self.catalog.masked(message), schema }
+                Want::Person { message: self.catalog.mask_text(message), schema }
             }
             Want::Model(request) => {
                 let masked = self.catalog.redactor().json(&Value::Object(request));

@@ -49,8 +49,8 @@ pub trait Resources: Send + Sync + 'static {
     }
 
     /// Completion values for an argument of a URI template.
-    async fn complete(&self, asked: &Completing) -> Result<Completions, ToolError> {
-        let _ = asked;
+    async fn complete(&self, request: &Completing) -> Result<Completions, ToolError> {
+        let _ = request;
         Ok(Completions::default())
     }
 
@@ -146,15 +146,15 @@ pub(crate) fn tool_name(prefix: &str) -> String {
 }
 
 /// The provider of all origins of a catalog, each as a tool.
-pub(crate) struct Origins(pub(crate) Vec<Arc<dyn Resources>>);
+pub(crate) struct ResourceProvider(pub(crate) Vec<Arc<dyn Resources>>);
 
-impl Provider for Origins {
+impl Provider for ResourceProvider {
     fn name(&self) -> Identifier {
         BuiltinProvider::Resources.identifier()
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.0.iter().map(|origin| Arc::new(Reading(origin.clone())) as Arc<dyn Tool>).collect()
+        self.0.iter().map(|origin| Arc::new(ResourceTool(origin.clone())) as Arc<dyn Tool>).collect()
     }
 
     fn exposed(&self) -> bool {
@@ -163,10 +163,10 @@ impl Provider for Origins {
 }
 
 /// Adapter that makes an origin a tool; its result is the content of a resource.
-struct Reading(Arc<dyn Resources>);
+struct ResourceTool(Arc<dyn Resources>);
 
 #[async_trait]
-impl Tool for Reading {
+impl Tool for ResourceTool {
     fn spec(&self) -> Arc<ToolSpec> {
         let prefix = self.0.prefix();
         Arc::new(ToolSpec {

@@ -47,7 +47,11 @@ pub struct Run {
     #[schemars(with = "String")]
     pub started_at: Timestamp,
     /// Duration.
-    #[serde(rename = "duration_us", serialize_with = "as_micros", deserialize_with = "from_micros")]
+    #[serde(
+        rename = "duration_us",
+        serialize_with = "serialize_micros",
+        deserialize_with = "deserialize_micros"
+    )]
     #[schemars(with = "u64")]
     pub duration: Duration,
     /// The arguments, masked, and cut where they are long.
@@ -105,16 +109,16 @@ impl RunLog for Discard {
     fn record(&self, _: Run) {}
 }
 
-fn as_micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
-fn from_micros<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+fn deserialize_micros<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u64::deserialize(deserializer).map(Duration::from_micros)
 }
 
 /// Shortens a value to about `bytes_max`: first cuts long strings, then replaces the whole value by a text preview.
-pub(crate) fn bounded(value: Value, size: usize, bytes_max: usize) -> Value {
+pub(crate) fn shorten_value(value: Value, size: usize, bytes_max: usize) -> Value {
     if size <= bytes_max {
         return value;
     }

@@ -103,7 +103,7 @@ const NAME_SUFFIXES: [&str; 19] = [
 ];
 
 /// Names on the list by their prefix that are written to be shared: they name variables without their values.
-const SHARED_NAMES: [&str; 3] = [".env.example", ".env.sample", ".env.template"];
+const TEMPLATE_NAMES: [&str; 3] = [".env.example", ".env.sample", ".env.template"];
 
 /// Start of a PEM header, its end, which also begins the footer, and its label for private keys.
 const PEM_START: &[u8] = b"-----BEGIN ";
@@ -128,14 +128,14 @@ pub fn is_secret_file(path: &Path) -> bool {
         Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
         _ => None,
     });
-    let is_file = names.next().is_some_and(|name| any_spelling(&name, is_listed));
+    let is_file = names.next().is_some_and(|name| any_spelling(&name, is_denied));
     is_file || names.any(|name| any_spelling(&name, |name| DIRECTORY_NAMES.contains(&name)))
 }
 
 /// Whether any component of a path is on the deny-list, be it a file or a directory.
 pub fn has_secret_name(path: &Path) -> bool {
     path.components().any(|part| match part {
-        Component::Normal(name) => any_spelling(&name.to_string_lossy().to_lowercase(), is_listed),
+        Component::Normal(name) => any_spelling(&name.to_string_lossy().to_lowercase(), is_denied),
         _ => false,
     })
 }
@@ -143,7 +143,7 @@ pub fn has_secret_name(path: &Path) -> bool {
 /// Whether the file names variables without their values, like `.env.example`.
 pub fn is_example_environment(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
-    name.is_some_and(|name| SHARED_NAMES.contains(&name.as_str()))
+    name.is_some_and(|name| TEMPLATE_NAMES.contains(&name.as_str()))
 }
 
 /// The deny-list as globs: what is on it, and the exceptions.
@@ -154,7 +154,7 @@ pub fn secret_file_globs() -> (Vec<String>, Vec<String>) {
     let suffixes = NAME_SUFFIXES.iter().map(|suffix| format!("*{suffix}"));
     let affixes = NAME_AFFIXES.iter().map(|(prefix, suffix)| format!("{prefix}*{suffix}"));
     let listed = directories.chain(names).chain(prefixes).chain(suffixes).chain(affixes).collect();
-    (listed, SHARED_NAMES.map(str::to_owned).to_vec())
+    (listed, TEMPLATE_NAMES.map(str::to_owned).to_vec())
 }
 
 /// Whether any name that some file system takes this one for fulfils the condition.
@@ -166,13 +166,13 @@ fn any_spelling(name: &str, condition: impl Fn(&str) -> bool) -> bool {
     })
 }
 
-fn is_listed(name: &str) -> bool {
+fn is_denied(name: &str) -> bool {
     let is_match = DIRECTORY_NAMES.contains(&name)
         || FILE_NAMES.contains(&name)
         || NAME_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || NAME_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
         || NAME_AFFIXES.iter().any(|(prefix, suffix)| name.starts_with(prefix) && name.ends_with(suffix));
-    is_match && !SHARED_NAMES.contains(&name)
+    is_match && !TEMPLATE_NAMES.contains(&name)
 }
 
 /// Whether the content is or contains a PEM private key, whatever the file's name and format: on lines of its own, or

@@ -209,7 +209,7 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogLine {
     /// Severity.
-    #[serde(serialize_with = "in_lower_case")]
+    #[serde(serialize_with = "serialize_level")]
     pub level: tracing::Level,
     /// The message.
     pub message: String,
@@ -252,7 +252,7 @@ impl Output {
     }
 }
 
-fn in_lower_case<S: Serializer>(level: &tracing::Level, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_level<S: Serializer>(level: &tracing::Level, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&level.as_str().to_ascii_lowercase())
 }
 

@@ -180,20 +180,20 @@ async fn a_faulty_schema_is_a_warning_and_the_tool_still_works() {
 
 #[tokio::test]
 async fn a_schema_that_has_to_be_made_is_made_once_when_its_tool_is_called() {
-    let made = Arc::new(AtomicUsize::new(0));
-    let count = made.clone();
+    let generations = Arc::new(AtomicUsize::new(0));
+    let count = generations.clone();
     let schema = Schema::made(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
         json!({"type": "object", "properties": {"n": {"type": "integer", "default": 7}}})
     });
     let tools = provider("tools", [echo("late").schema(schema)]);
     let catalog = Catalog::builder().provider(tools.clone()).build();
-    assert_eq!(made.load(Ordering::Relaxed), 0);
+    assert_eq!(generations.load(Ordering::Relaxed), 0);
     assert_eq!(answer(&catalog, "late", json!({})).await, json!({"n": 7}));
     assert_eq!(refusal(&catalog, "late", json!({"n": "x"})).await.0, ErrorKind::BadRequest);
     let next = Catalog::builder().provider(tools).replacing(&catalog).build();
     assert_eq!(answer(&next, "late", json!({})).await, json!({"n": 7}));
-    assert_eq!(made.load(Ordering::Relaxed), 1);
+    assert_eq!(generations.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

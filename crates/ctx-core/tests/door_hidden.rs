@@ -1,6 +1,6 @@
 //! The hidden provider: only the program itself may call its tools; to everyone else they do not exist.
 
-use crate::common::{Runs, answer, echo, from_cli, provider, refusal, relay, told, tool, with};
+use crate::common::{Runs, answer, echo, error_of, from_cli, provider, refusal, relay, tool, with};
 use ctx_core::{BuiltinProvider, Call, Caller, Catalog, ErrorKind, Limits, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -31,13 +31,14 @@ async fn nobody_else_can_call_a_hidden_tool_or_learns_that_it_is_there() {
     for caller in others() {
         for name in ["admin.list_runs", "admin__list_runs", "list_runs", "admin.list_run", "admin.x"] {
             let call = Call::new(catalog.clone(), caller.clone());
-            assert_eq!(told(Catalog::call(name, json!({}), call).await), not_found(name), "{caller}");
+            assert_eq!(error_of(Catalog::call(name, json!({}), call).await), not_found(name), "{caller}");
             let error = catalog.permit(name, &caller, None).await.expect_err("a refusal");
             assert_eq!((error.kind(), error.message().to_owned()), not_found(name), "{caller}");
         }
         let call = Call::new(catalog.clone(), caller.clone());
-        let fitted = Catalog::call_fitted("admin.list_runs", json!({}), |_, _, given| Ok(given), call);
-        assert_eq!(told(fitted.await), not_found("admin.list_runs"), "{caller}");
+        let fitted =
+            Catalog::call_fitted("admin.list_runs", json!({}), |_, _, arguments| Ok(arguments), call);
+        assert_eq!(error_of(fitted.await), not_found("admin.list_runs"), "{caller}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The clock is paused: it moves only when everything waits.
 
-use crate::common::{self, answer, echo, from_cli, refusal, relay, sleeper, told, tool, with};
+use crate::common::{self, answer, echo, error_of, from_cli, refusal, relay, sleeper, tool, with};
 use ctx_core::{
     Catalog, ErrorKind, Inside, Limits, LiveCatalog, NoPeer, Output, Peer, Question, ToolError, Unanswered,
     Want,
@@ -145,7 +145,7 @@ async fn a_tool_does_not_begin_after_the_deadline() {
     let catalog = with([echo("echo")]).build();
     let call = from_cli(&catalog).with_deadline(Instant::now().into_std());
     tokio::time::advance(seconds(1)).await;
-    assert_eq!(told(Catalog::call("echo", json!({}), call).await).0, ErrorKind::Timeout);
+    assert_eq!(error_of(Catalog::call("echo", json!({}), call).await).0, ErrorKind::Timeout);
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,7 +218,7 @@ async fn cancellation_from_outside_ends_a_call() {
     let task = tokio::spawn(Catalog::call("outer", json!({"calls": [["slow", {}]]}), call));
     tokio::time::sleep(seconds(5)).await;
     token.cancel();
-    assert_eq!(told(task.await.unwrap()), cancelled());
+    assert_eq!(error_of(task.await.unwrap()), cancelled());
     assert_eq!(began.elapsed().as_secs(), 5);
 }
 
@@ -238,7 +238,7 @@ async fn a_cancelled_tool_that_ends_by_itself_still_answers_within_its_grace() {
     let stopped = |name| Catalog::call(name, json!({}), from_cli(&catalog).with_cancellation(&token));
     assert_eq!(stopped("orderly").await.unwrap().value, json!("half of it"));
     let began = Instant::now();
-    assert_eq!(told(stopped("stubborn").await), cancelled());
+    assert_eq!(error_of(stopped("stubborn").await), cancelled());
     assert_eq!(began.elapsed().as_secs(), 10);
 }
 
@@ -248,7 +248,7 @@ async fn a_call_that_is_already_cancelled_does_not_run() {
     token.cancel();
     let catalog = with([echo("echo")]).build();
     let call = from_cli(&catalog).with_cancellation(&token);
-    assert_eq!(told(Catalog::call("echo", json!({}), call).await), cancelled());
+    assert_eq!(error_of(Catalog::call("echo", json!({}), call).await), cancelled());
 }
 
 #[tokio::test(start_paused = true)]
@@ -266,7 +266,7 @@ async fn a_call_left_behind_ends_with_the_one_it_was_made_in() {
     let (deserter, mut tasks) = deserter(None);
     let catalog = with([deserter, sleeper("slow", 20)]).build();
     answer(&catalog, "deserter", json!({})).await;
-    assert_eq!(told(tasks.recv().await.unwrap().await.unwrap()), cancelled());
+    assert_eq!(error_of(tasks.recv().await.unwrap().await.unwrap()), cancelled());
 }
 
 #[tokio::test(start_paused = true)]
@@ -396,17 +396,17 @@ async fn the_time_a_person_takes_to_answer_does_not_count() {
         })
     });
     let catalog = with([asker.bound(seconds(10)), sleeper("nap", 4)]).build();
-    let asked = |arguments: Value, answers: bool| {
+    let call_with_peer = |arguments: Value, answers: bool| {
         let call = from_cli(&catalog).with_peer(Arc::new(Slow(answers)));
         Catalog::call("asker", arguments, call)
     };
     let began = Instant::now();
-    assert_eq!(asked(json!({}), true).await.unwrap().value, json!(["yes", 6]));
+    assert_eq!(call_with_peer(json!({}), true).await.unwrap().value, json!(["yes", 6]));
     assert_eq!(began.elapsed().as_secs(), 64);
     // Time after the answer counts as usual, and waiting for answers has a limit of its own.
     let began = Instant::now();
-    let error = asked(json!({"linger": true}), true).await.unwrap_err();
+    let error = call_with_peer(json!({"linger": true}), true).await.unwrap_err();
     assert_eq!(error.message(), "tool 'asker' timed out after 10 seconds");
     assert_eq!(began.elapsed().as_secs(), 70);
-    assert_eq!(asked(json!({}), false).await.unwrap().value, json!([null, 6]));
+    assert_eq!(call_with_peer(json!({}), false).await.unwrap().value, json!([null, 6]));
 }

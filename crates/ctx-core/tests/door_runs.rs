@@ -1,6 +1,8 @@
 //! The run log: runs are masked and bounded, and internal errors are logged.
 
-use crate::common::{Log, Runs, answer, echo, failing, from_cli, refusal, relay, sleeper, told, tool, with};
+use crate::common::{
+    Log, Runs, answer, echo, error_of, failing, from_cli, refusal, relay, sleeper, tool, with,
+};
 use ctx_core::{
     Call, Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Identity, Limits, Outcome, Redactor, Run,
     Secret, ToolError, ToolName, ToolSpec,
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-fn kept(builder: CatalogBuilder) -> (Arc<Catalog>, Arc<Runs>) {
+fn build_recorded(builder: CatalogBuilder) -> (Arc<Catalog>, Arc<Runs>) {
     let runs = Arc::new(Runs::default());
     (builder.runs(runs.clone()).build(), runs)
 }
@@ -22,7 +24,7 @@ fn failed(code: &str, message: &str) -> Outcome {
 
 /// The run of one call of `echo` with these arguments.
 async fn run_of(arguments: Value, redactor: Redactor) -> Run {
-    let (catalog, runs) = kept(with([echo("echo")]).redactor(redactor));
+    let (catalog, runs) = build_recorded(with([echo("echo")]).redactor(redactor));
     answer(&catalog, "echo", arguments).await;
     let mut runs = runs.take();
     assert_eq!(runs.len(), 1);
@@ -36,7 +38,7 @@ fn endings(runs: &Runs) -> Vec<(String, Outcome)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_tells_who_called_what_and_how_it_ended() {
-    let (catalog, runs) = kept(with([echo("create-ticket")]));
+    let (catalog, runs) = build_recorded(with([echo("create-ticket")]));
     let call = Call::new(catalog, Caller::Library("bot".to_owned()));
     let id = call.run_id();
     let before = Timestamp::now();
@@ -61,7 +63,7 @@ async fn a_run_tells_who_called_what_and_how_it_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_tells_how_long_it_took() {
-    let (catalog, runs) = kept(with([sleeper("nap", 3), sleeper("slow", 100)]));
+    let (catalog, runs) = build_recorded(with([sleeper("nap", 3), sleeper("slow", 100)]));
     answer(&catalog, "nap", json!({})).await;
     refusal(&catalog, "slow", json!({})).await;
     let durations: Vec<_> = runs.take().iter().map(|run| run.duration.as_secs()).collect();
@@ -80,16 +82,16 @@ async fn a_failed_run_keeps_code_and_message() {
     let builder = with([failing("fail", "no luck"), echo("delete"), echo("create").schema(titled)])
         .policy(Arc::new(policy))
         .limits(limits);
-    let (catalog, runs) = kept(builder);
+    let (catalog, runs) = build_recorded(builder);
     refusal(&catalog, "fail", json!({})).await;
     refusal(&catalog, "delete", json!({})).await;
     refusal(&catalog, "create", json!({})).await;
     refusal(&catalog, "create", json!({"title": "12345678901"})).await;
     refusal(&catalog, "create", json!({"title": "1"})).await;
 
-    let kept = runs.take();
-    assert!(kept.iter().all(|run| run.result_bytes == 0));
-    let outcomes: Vec<_> = kept.into_iter().map(|run| run.outcome).collect();
+    let recorded = runs.take();
+    assert!(recorded.iter().all(|run| run.result_bytes == 0));
+    let outcomes: Vec<_> = recorded.into_iter().map(|run| run.outcome).collect();
     let expected = [
         failed("tool_error", "no luck"),
         failed("forbidden", "tools.delete is not allowed: it deletes"),
@@ -102,11 +104,11 @@ async fn a_failed_run_keeps_code_and_message() {
 
 #[tokio::test]
 async fn calls_inside_are_recorded_with_their_parent() {
-    let (catalog, runs) = kept(with([relay("run"), echo("a"), failing("b", "no luck")]));
+    let (catalog, runs) = build_recorded(with([relay("run"), echo("a"), failing("b", "no luck")]));
     let call = Call::new(catalog, Caller::Http);
     let outermost = call.run_id();
     let calls = json!({"calls": [["a", {}], ["run", {"calls": [["b", {}]]}]]});
-    assert_eq!(told(Catalog::call("run", calls, call).await).1, "no luck");
+    assert_eq!(error_of(Catalog::call("run", calls, call).await).1, "no luck");
 
     let runs = runs.take();
     let tools: Vec<_> = runs.iter().map(|run| run.tool.as_str()).collect();
@@ -119,7 +121,7 @@ async fn calls_inside_are_recorded_with_their_parent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_inside_is_recorded_when_time_runs_out() {
-    let (catalog, runs) = kept(with([relay("run"), sleeper("slow", 100)]));
+    let (catalog, runs) = build_recorded(with([relay("run"), sleeper("slow", 100)]));
     refusal(&catalog, "run", json!({"calls": [["slow", {}]]})).await;
     let outcome = failed("timeout", "tool 'slow' timed out after 30 seconds");
     let expected = [("tools.slow".to_owned(), outcome.clone()), ("tools.run".to_owned(), outcome)];
@@ -128,13 +130,13 @@ async fn a_call_inside_is_recorded_when_time_runs_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_inside_is_recorded_when_the_caller_cancels() {
-    let (catalog, runs) = kept(with([relay("run"), sleeper("slow", 100)]));
+    let (catalog, runs) = build_recorded(with([relay("run"), sleeper("slow", 100)]));
     let token = CancellationToken::new();
     let call = from_cli(&catalog).with_cancellation(&token);
     let task = tokio::spawn(Catalog::call("run", json!({"calls": [["slow", {}]]}), call));
     tokio::time::sleep(Duration::from_secs(1)).await;
     token.cancel();
-    assert_eq!(told(task.await.unwrap()).0, ErrorKind::Cancelled);
+    assert_eq!(error_of(task.await.unwrap()).0, ErrorKind::Cancelled);
 
     let ended = |message| failed("cancelled", message);
     let expected = [
@@ -146,7 +148,7 @@ async fn a_call_inside_is_recorded_when_the_caller_cancels() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_nobody_waits_for_any_more_is_recorded() {
-    let (catalog, runs) = kept(with([sleeper("slow", 100)]));
+    let (catalog, runs) = build_recorded(with([sleeper("slow", 100)]));
     let call = Catalog::call("slow", json!({}), from_cli(&catalog));
     assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
     let outcome = failed("cancelled", "the caller went away");
@@ -156,7 +158,7 @@ async fn a_call_that_nobody_waits_for_any_more_is_recorded() {
 #[tokio::test]
 async fn a_run_keeps_arguments_as_they_came_without_defaults() {
     let schema = json!({"type": "object", "properties": {"project": {"default": "ENG"}}});
-    let (catalog, runs) = kept(with([echo("create").schema(schema)]));
+    let (catalog, runs) = build_recorded(with([echo("create").schema(schema)]));
     assert_eq!(answer(&catalog, "create", json!({})).await, json!({"project": "ENG"}));
     assert_eq!(runs.take()[0].arguments, json!({}));
 }
@@ -232,7 +234,7 @@ async fn the_message_of_a_failed_run_is_masked_and_cut() {
         Box::pin(async { Err(ToolError::new(ErrorKind::Tool, message)) })
     });
     let redactor = Redactor::new([Secret::new("hunter2hunter2")]);
-    let (catalog, runs) = kept(with([leaking]).redactor(redactor));
+    let (catalog, runs) = build_recorded(with([leaking]).redactor(redactor));
     refusal(&catalog, "leak", json!({})).await;
     let [(_, Outcome::Failed { message, .. })] = &endings(&runs)[..] else { panic!("one failed run") };
     assert!(message.starts_with("key ***: xxx") && message.len() < 5_000, "{message}");
@@ -247,9 +249,9 @@ async fn a_fault_of_ours_is_logged_with_its_cause_and_without_secrets() {
     let catalog = with([faulty]).redactor(redactor).build();
     let log = Log::default();
     let guard = tracing::subscriber::set_default(log.clone());
-    let told = refusal(&catalog, "faulty", json!({})).await;
+    let error = refusal(&catalog, "faulty", json!({})).await;
     drop(guard);
-    assert_eq!(told, (ErrorKind::Internal, "the store failed".to_owned()));
+    assert_eq!(error, (ErrorKind::Internal, "the store failed".to_owned()));
     let logged = log.text();
     assert!(logged.contains("tool=tools.faulty"), "{logged}");
     assert!(logged.contains("error=the store failed: disk full at /x?key=***"), "{logged}");
@@ -258,7 +260,7 @@ async fn a_fault_of_ours_is_logged_with_its_cause_and_without_secrets() {
 #[tokio::test]
 async fn a_tool_that_panics_fails_alone_and_is_recorded() {
     let broken = tool("broken", |_, _| Box::pin(async { panic!("out of cheese") }));
-    let (catalog, runs) = kept(with([broken, echo("echo")]));
+    let (catalog, runs) = build_recorded(with([broken, echo("echo")]));
     let (kind, message) = refusal(&catalog, "broken", json!({})).await;
     assert_eq!((kind, message.as_str()), (ErrorKind::Internal, "the tool panicked"));
     assert_eq!(endings(&runs), [("tools.broken".to_owned(), failed("internal", "the tool panicked"))]);

@@ -135,10 +135,10 @@ async fn an_early_call_waits_and_is_validated_completed_and_recorded_like_any_ot
     let (kind, message) = refusal(&catalog, "up.say-twice", json!({"text": 7})).await;
     assert_eq!(kind, ErrorKind::BadRequest, "{message}");
     let runs = runs.take();
-    let told =
+    let recorded =
         |place: usize| (runs[place].tool.as_str(), &runs[place].arguments, runs[place].duration.as_secs());
-    assert_eq!(told(0), ("up.say_twice", &json!({"text": "late"}), 2));
-    assert_eq!(told(1), ("up.say_twice", &json!({"text": 7}), 0));
+    assert_eq!(recorded(0), ("up.say_twice", &json!({"text": "late"}), 2));
+    assert_eq!(recorded(1), ("up.say_twice", &json!({"text": 7}), 0));
     assert_eq!(runs[0].outcome, Outcome::Ok);
     // The catalog with which the call started is unchanged.
     assert!(functions(&catalog).is_empty() && missing(&catalog) == ["up"]);

@@ -1,10 +1,10 @@
 //! Building catalogs: registers the tools of all providers under their names, with their schemas and rate limits.
 
-use super::settled::AwaitedProvider;
-use super::{Catalog, Entry, Persona, Registered, has_hidden_tools};
-use crate::agent::{self, Agents};
+use super::awaited_provider::AwaitedProvider;
+use super::{Catalog, Entry, RegisteredAgent, RegisteredTool, has_hidden_tools};
+use crate::agent::{self, AgentProvider};
 use crate::rate::Meters;
-use crate::resource::{self, Origins};
+use crate::resource::{self, ResourceProvider};
 use crate::{Agent, AllowAll, Discard, Identifier, Limits, Policy, Provider, Redactor, RunLog, ToolName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct CatalogBuilder {
     runs: Arc<dyn RunLog>,
     redactor: Redactor,
     pub(super) left_out: BTreeMap<Identifier, String>,
-    old: BTreeMap<String, Arc<Registered>>,
+    previous: BTreeMap<String, Arc<RegisteredTool>>,
     meters: Arc<Meters>,
 }
 
@@ -31,7 +31,7 @@ impl Catalog {
             runs: Arc::new(Discard),
             redactor: Redactor::default(),
             left_out: BTreeMap::new(),
-            old: BTreeMap::new(),
+            previous: BTreeMap::new(),
             meters: Arc::default(),
         }
     }
@@ -72,13 +72,13 @@ impl CatalogBuilder {
     /// Takes over state of the catalog that this one replaces: the counts of rate limits, and the compiled schemas of
     /// unchanged tools.
     #[must_use]
-    pub fn replacing(self, old: &Catalog) -> Self {
-        let mut tools = old.tools.clone();
-        tools.extend(old.hidden.iter().map(|(name, registered)| (name.clone(), registered.clone())));
-        for registered in old.unknown.values().flat_map(|awaited| awaited.registered()) {
+    pub fn replacing(self, previous: &Catalog) -> Self {
+        let mut tools = previous.tools.clone();
+        tools.extend(previous.hidden.iter().map(|(name, registered)| (name.clone(), registered.clone())));
+        for registered in previous.unknown.values().flat_map(|awaited| awaited.registered_tools()) {
             tools.entry(registered.entry.name.to_string()).or_insert_with(|| registered.clone());
         }
-        Self { old: tools, meters: old.meters.clone(), ..self }
+        Self { previous: tools, meters: previous.meters.clone(), ..self }
     }
 
     /// Builds the catalog. A tool that cannot be registered is left out with a warning and does not affect the others.
@@ -104,12 +104,12 @@ impl CatalogBuilder {
         let mut agent_names = BTreeSet::new();
         for provider in &self.providers {
             if let Some(origin) = provider.resources() {
-                let taken = catalog.resources.iter().any(|other| {
+                let is_taken = catalog.resources.iter().any(|other| {
                     let (one, another) = (origin.prefix(), other.prefix());
                     let alike = resource::tool_name(one) == resource::tool_name(another);
                     alike || one.starts_with(another) || another.starts_with(one)
                 });
-                match taken {
+                match is_taken {
                     true => catalog.warnings.push(format!(
                         "resources of {} are left out: {} is taken",
                         provider.name(),
@@ -128,47 +128,51 @@ impl CatalogBuilder {
                 }
             }
         }
-        let persona = |agent: &Arc<dyn Agent>| Persona { spec: agent.spec(), agent: agent.clone() };
-        catalog.agents =
-            agents.iter().map(persona).map(|persona| (persona.spec.name.clone(), persona)).collect();
+        let registered =
+            |agent: &Arc<dyn Agent>| RegisteredAgent { spec: agent.spec(), agent: agent.clone() };
+        catalog.agents = agents
+            .iter()
+            .map(registered)
+            .map(|registered| (registered.spec.name.clone(), registered))
+            .collect();
         // Registered first, so that no provider's tool takes their names.
-        let old = self.old;
-        catalog.register(&Agents(agents), &old);
-        catalog.register(&Origins(catalog.resources.clone()), &old);
+        let previous = self.previous;
+        catalog.register(&AgentProvider(agents), &previous);
+        catalog.register(&ResourceProvider(catalog.resources.clone()), &previous);
         for provider in &self.providers {
             if has_hidden_tools(&provider.name()) {
-                catalog.register_hidden(&**provider, &old);
+                catalog.register_hidden(&**provider, &previous);
                 continue;
             }
-            catalog.register(&**provider, &old);
+            catalog.register(&**provider, &previous);
             if provider.unknown().is_some() {
                 catalog.providers.insert(provider.name());
                 let awaited = AwaitedProvider::new(provider.clone());
                 catalog.unknown.insert(provider.name(), Arc::new(awaited));
             }
         }
-        drop(old);
+        drop(previous);
         catalog.meters.prune();
         Arc::new(catalog)
     }
 }
 
 impl Catalog {
-    fn register(&mut self, provider: &dyn Provider, old: &BTreeMap<String, Arc<Registered>>) {
-        for registered in registrations(provider, old, &self.meters) {
+    fn register(&mut self, provider: &dyn Provider, previous: &BTreeMap<String, Arc<RegisteredTool>>) {
+        for registered in registrations(provider, previous, &self.meters) {
             self.insert(registered);
         }
     }
 
     /// Registers tools that only administrative calls may run. Their schemas are compiled on the first call.
-    fn register_hidden(&mut self, provider: &dyn Provider, old: &BTreeMap<String, Arc<Registered>>) {
-        for registered in registrations(provider, old, &self.meters) {
+    fn register_hidden(&mut self, provider: &dyn Provider, previous: &BTreeMap<String, Arc<RegisteredTool>>) {
+        for registered in registrations(provider, previous, &self.meters) {
             self.hidden.entry(registered.entry.name.to_string()).or_insert(registered);
         }
     }
 
     /// Registers a tool under its full and outward name, or leaves it out with a warning.
-    pub(super) fn insert(&mut self, registered: Arc<Registered>) {
+    pub(super) fn insert(&mut self, registered: Arc<RegisteredTool>) {
         let Entry { name, spec, exposed, .. } = &registered.entry;
         if name.tool() != &Identifier::sanitize(&spec.name) {
             let (provider, written) = (name.provider(), &spec.name);
@@ -180,12 +184,12 @@ impl Catalog {
             return;
         }
         // A lazy schema is compiled on the first call.
-        if !spec.input_schema.is_made() {
-            self.warnings.extend(registered.fitting.fault(&registered.entry).map(str::to_owned));
+        if !spec.input_schema.is_generated() {
+            self.warnings.extend(registered.argument_schema.fault(&registered.entry).map(str::to_owned));
         }
         self.providers.insert(name.provider().clone());
         // A tool that clients do not see never takes the outward name of one that they see.
-        if *exposed || self.holder(&outward).is_none() {
+        if *exposed || self.find_by_outward_name(&outward).is_none() {
             self.outward.insert(outward, full.clone());
         }
         self.tools.insert(full, registered);
@@ -193,13 +197,13 @@ impl Catalog {
 
     /// Whether another tool has this tool's full name, or its outward name if clients see both.
     pub(super) fn is_taken(&self, entry: &Entry) -> bool {
-        let other = self.holder(&entry.name.outward());
-        let is_seen = |other: &Arc<Registered>| other.entry.exposed;
+        let other = self.find_by_outward_name(&entry.name.outward());
+        let is_seen = |other: &Arc<RegisteredTool>| other.entry.exposed;
         self.tools.contains_key(&entry.name.to_string()) || (other.is_some_and(is_seen) && entry.exposed)
     }
 
     /// The tool with this outward name.
-    fn holder(&self, outward: &str) -> Option<&Arc<Registered>> {
+    fn find_by_outward_name(&self, outward: &str) -> Option<&Arc<RegisteredTool>> {
         self.outward.get(outward).and_then(|full| self.tools.get(full))
     }
 }
@@ -207,20 +211,23 @@ impl Catalog {
 /// A provider's current tools, with the compiled schemas and observations of unchanged ones.
 pub(super) fn registrations(
     provider: &dyn Provider,
-    old: &BTreeMap<String, Arc<Registered>>,
+    previous: &BTreeMap<String, Arc<RegisteredTool>>,
     meters: &Meters,
-) -> Vec<Arc<Registered>> {
+) -> Vec<Arc<RegisteredTool>> {
     let tools: Vec<_> = provider.tools().into_iter().map(|tool| (tool.spec(), tool)).collect();
     let names = Identifier::sanitize_all(tools.iter().map(|(spec, _)| spec.name.as_str()));
     let registered = tools.into_iter().zip(names).map(|((spec, tool), identifier)| {
         let name = ToolName::new(provider.name(), identifier);
         let full = name.to_string();
-        let is_same = |old: &&Arc<Registered>| Arc::ptr_eq(&old.entry.spec, &spec);
-        let old = old.get(&full).filter(is_same).map(|old| (old.fitting.clone(), old.observed.clone()));
-        let (fitting, observed) = old.unwrap_or_default();
+        let is_same = |previous: &&Arc<RegisteredTool>| Arc::ptr_eq(&previous.entry.spec, &spec);
+        let previous = previous
+            .get(&full)
+            .filter(is_same)
+            .map(|previous| (previous.argument_schema.clone(), previous.observations.clone()));
+        let (argument_schema, observations) = previous.unwrap_or_default();
         let meter = tool.rate_limit().map(|limit| meters.of(&full, limit));
         let entry = Entry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
-        Arc::new(Registered { entry, tool, fitting, observed, meter })
+        Arc::new(RegisteredTool { entry, tool, argument_schema, observations, meter })
     });
     registered.collect()
 }

@@ -1,11 +1,11 @@
 //! [`Catalog::call`], the single entry point to all tools: name lookup, policy, schema validation, limits and the run
 //! log are implemented here and nowhere else.
 
-use super::settled::AwaitedProvider;
-use super::{Catalog, Entry, Registered, compile};
+use super::awaited_provider::AwaitedProvider;
+use super::{Catalog, Entry, RegisteredTool, compile};
+use crate::argument_schema::InlineCheck;
 use crate::error::{chain, whole_seconds};
-use crate::run::{bounded, cut_text};
-use crate::schema::InlineCheck;
+use crate::run::{cut_text, shorten_value};
 use crate::{
     Call, Caller, ContentBlock, Decision, Discard, ErrorKind, Identifier, Identity, Outcome, Output, Run,
     RunLog, ToolError, ToolName, ToolSpec, nearest,
@@ -25,17 +25,17 @@ use tokio::time::Instant;
 const FOREVER: Duration = Duration::from_secs(86_400 * 365 * 30);
 
 /// Tolerance for tools that report a timeout slightly before the deadline: some clocks count in milliseconds.
-const EARLY: Duration = Duration::from_millis(10);
+const TIMEOUT_TOLERANCE: Duration = Duration::from_millis(10);
 
 /// Largest arguments that are masked and validated on the runtime thread; larger ones go to the blocking pool.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Adapts arguments to a tool, given its spec and the schema of its arguments.
-type ArgumentFit<'a> = Box<dyn FnOnce(&ToolSpec, &Value, Value) -> Result<Value, ToolError> + Send + 'a>;
+type ArgumentAdapter<'a> = Box<dyn FnOnce(&ToolSpec, &Value, Value) -> Result<Value, ToolError> + Send + 'a>;
 
 /// A tool found by name, or the provider that must be awaited to find it.
 enum ToolLookup {
-    Known(Arc<Registered>),
+    Known(Arc<RegisteredTool>),
     Awaited(AwaitedTool),
 }
 
@@ -66,7 +66,7 @@ impl Catalog {
     ///
     /// If the tools of the provider are not known yet, the call first waits for them, within its timeout.
     pub async fn call(name: &str, arguments: Value, call: Call) -> Result<Output, ToolError> {
-        Self::enter(name, arguments, None, call).await
+        Self::call_boxed(name, arguments, None, call).await
     }
 
     /// [`Catalog::call`] with arguments that `fit` adapts to the tool once it is found: a tool whose provider is still
@@ -77,82 +77,82 @@ impl Catalog {
         fit: impl FnOnce(&ToolSpec, &Value, Value) -> Result<Value, ToolError> + Send + 'a,
         call: Call,
     ) -> Result<Output, ToolError> {
-        Self::enter(name, arguments, Some(Box::new(fit)), call).await
+        Self::call_boxed(name, arguments, Some(Box::new(fit)), call).await
     }
 
     /// Boxed: the future of an `async fn` is compiled again in every crate that awaits it (decision 0012).
-    fn enter<'a>(
+    fn call_boxed<'a>(
         name: &'a str,
         arguments: Value,
-        fit: Option<ArgumentFit<'a>>,
+        fit: Option<ArgumentAdapter<'a>>,
         call: Call,
     ) -> BoxFuture<'a, Result<Output, ToolError>> {
-        Box::pin(Self::enter_unboxed(name, arguments, fit, call))
+        Box::pin(Self::call_unboxed(name, arguments, fit, call))
     }
 
-    async fn enter_unboxed(
+    async fn call_unboxed(
         name: &str,
         arguments: Value,
-        fit: Option<ArgumentFit<'_>>,
+        fit: Option<ArgumentAdapter<'_>>,
         mut call: Call,
     ) -> Result<Output, ToolError> {
         let (catalog, nested) = (call.root.catalog.clone(), call.root.nested.clone());
         let is_outermost = call.depth == 0;
-        let found = match catalog.hidden_tool(name, &call) {
+        let lookup = match catalog.hidden_tool(name, &call) {
             Some(hidden) => ToolLookup::Known(hidden),
-            None => catalog.find(name).map_err(|error| catalog.mask(error))?,
+            None => catalog.find(name).map_err(|error| catalog.mask_error(error))?,
         };
-        let is_hidden = found.is_hidden();
+        let is_hidden = lookup.is_hidden();
         let started = Instant::now();
         if !is_outermost {
-            nested.begin();
+            nested.count_call();
         }
-        let mut record = Record {
+        let mut recorder = RunRecorder {
             // Administrative calls are not recorded: otherwise listing the runs would add one.
             runs: if is_hidden { &Discard } else { &*catalog.runs },
             started,
             run: Some(Run {
                 id: call.run,
                 parent: call.parent,
-                tool: found.name().to_string(),
+                tool: lookup.name().to_string(),
                 caller: call.root.caller.to_string(),
                 started_at: Timestamp::now(),
                 duration: Duration::ZERO,
                 arguments: Value::Null,
                 argument_bytes: 0,
                 result_bytes: 0,
-                outcome: abandoned(),
+                outcome: abandoned_outcome(),
             }),
         };
 
-        let result = catalog.admit_and_run(found, arguments, fit, &mut call, &mut record).await;
-        let result = result.map_err(|error| catalog.mask(error)).map(|(mut output, bytes)| {
+        let result = catalog.admit_and_run(lookup, arguments, fit, &mut call, &mut recorder).await;
+        let result = result.map_err(|error| catalog.mask_error(error)).map(|(mut output, bytes)| {
             for line in &mut output.logs {
-                line.message = catalog.masked(std::mem::take(&mut line.message));
+                line.message = catalog.mask_text(std::mem::take(&mut line.message));
             }
             (output, bytes)
         });
         match &result {
             Ok((_, result_bytes)) => {
                 if !is_outermost {
-                    nested.answered(*result_bytes);
+                    nested.add_result(*result_bytes);
                 }
-                record.close(Outcome::Ok, *result_bytes);
+                recorder.close(Outcome::Ok, *result_bytes);
             }
             Err(error) => {
                 // An administrative caller gets the whole error, and reports it itself.
                 if error.kind() == ErrorKind::Internal && !is_hidden {
-                    let error = catalog.masked(chain(error));
-                    let tool = record.run.as_ref().map(|run| run.tool.as_str()).unwrap_or_default();
+                    let error = catalog.mask_text(chain(error));
+                    let tool = recorder.run.as_ref().map(|run| run.tool.as_str()).unwrap_or_default();
                     tracing::error!(%tool, %error, "call failed");
                 }
                 let message = cut_text(error.message(), catalog.limits.run_bytes);
-                record.close(Outcome::Failed { code: run_code(error.kind()).to_owned(), message }, 0);
+                recorder.close(Outcome::Failed { code: run_code(error.kind()).to_owned(), message }, 0);
             }
         }
         match result {
-            Ok((output, bytes)) if is_outermost => Ok(Output { inside: nested.inside(bytes), ..output }),
-            Err(error) if is_outermost => Err(error.with_inside(nested.inside(0))),
+            Ok((output, bytes)) if is_outermost => Ok(Output { inside: nested.stats(bytes), ..output }),
+            Err(error) if is_outermost => Err(error.with_inside(nested.stats(0))),
             other => other.map(|(output, _)| output),
         }
     }
@@ -160,20 +160,20 @@ impl Catalog {
     /// Takes a call from the found name to the output and its size.
     async fn admit_and_run(
         &self,
-        found: ToolLookup,
+        lookup: ToolLookup,
         arguments: Value,
-        fit: Option<ArgumentFit<'_>>,
+        fit: Option<ArgumentAdapter<'_>>,
         call: &mut Call,
-        record: &mut Record<'_>,
+        recorder: &mut RunRecorder<'_>,
     ) -> Result<(Output, usize), ToolError> {
-        let (registered, arguments) = match found {
+        let (registered, arguments) = match lookup {
             ToolLookup::Known(registered) => (registered, arguments),
             ToolLookup::Awaited(awaited) => {
                 // Recorded before the wait, because the caller may disconnect meanwhile.
-                let arguments = self.record_arguments(arguments, record).await?;
-                self.wait_for(&awaited, call, record.started).await?;
+                let arguments = self.record_arguments(arguments, recorder).await?;
+                self.wait_for(&awaited, call, recorder.started).await?;
                 let registered = self.awaited_tool(&awaited).await?;
-                if let Some(run) = &mut record.run {
+                if let Some(run) = &mut recorder.run {
                     run.tool = registered.entry.name.to_string();
                 }
                 (registered, arguments)
@@ -183,17 +183,17 @@ impl Catalog {
             Some(fit) => {
                 compile(&registered).await;
                 let Entry { spec, .. } = &registered.entry;
-                fit(spec, registered.fitting.schema(&registered.entry).json(), arguments)?
+                fit(spec, registered.argument_schema.get(&registered.entry).json(), arguments)?
             }
             None => arguments,
         };
-        let arguments = self.record_arguments(arguments, record).await?;
-        let argument_bytes = record.run.as_ref().map_or(0, |run| run.argument_bytes);
+        let arguments = self.record_arguments(arguments, recorder).await?;
+        let argument_bytes = recorder.run.as_ref().map_or(0, |run| run.argument_bytes);
         let arguments = self.admit(&registered, arguments, argument_bytes, call).await?;
         if call.depth == 0 {
             call.peer().admitted();
         }
-        self.run(&registered, arguments, call, record.started).await
+        self.run(&registered, arguments, call, recorder.started).await
     }
 
     /// Waits until the tools of a provider are known, at most for the timeout of one of its calls.
@@ -210,15 +210,15 @@ impl Catalog {
             () = call.cancelled() => {
                 Err(ToolError::new(ErrorKind::Cancelled, "the call was cancelled"))
             }
-            reached = contained(provider.reach()) => reached,
-            () = deadline.passed(Duration::ZERO) => {
-                Err(timed_out(&awaited.name, deadline.at() - started))
+            reached = catch_panic(provider.reach()) => reached,
+            () = deadline.wait_until_passed(Duration::ZERO) => {
+                Err(timed_out(&awaited.name, deadline.instant() - started))
             }
         }
     }
 
     /// The tool of a provider that was awaited.
-    async fn awaited_tool(&self, awaited: &AwaitedTool) -> Result<Arc<Registered>, ToolError> {
+    async fn awaited_tool(&self, awaited: &AwaitedTool) -> Result<Arc<RegisteredTool>, ToolError> {
         let provider = &awaited.provider;
         let tools = provider.known_tools(self).await.ok_or_else(|| provider.unavailable())?;
         let found = tools.iter().find(|tool| tool.entry.name == awaited.name);
@@ -242,14 +242,14 @@ impl Catalog {
         caller: &Caller,
         identity: Option<&Identity>,
     ) -> Result<(), ToolError> {
-        let registered = match self.find(name).map_err(|error| self.mask(error))? {
+        let registered = match self.find(name).map_err(|error| self.mask_error(error))? {
             ToolLookup::Known(registered) => registered,
             ToolLookup::Awaited(awaited) => {
                 let provider = awaited.provider.get();
                 let patience = provider.call_timeout().unwrap_or(self.limits.call_timeout);
                 // After the timeout, the lookup below fails.
                 let _ = tokio::time::timeout(patience, provider.settle()).await;
-                self.awaited_tool(&awaited).await.map_err(|error| self.mask(error))?
+                self.awaited_tool(&awaited).await.map_err(|error| self.mask_error(error))?
             }
         };
         self.decide(&registered.entry, caller, identity)
@@ -262,27 +262,34 @@ impl Catalog {
         match self.policy.decide(name, &entry.spec, caller, identity) {
             Decision::Allow => Ok(()),
             Decision::Deny(reason) => Err(refusal(&reason)),
-            Decision::NeedsScopes(needed) => {
+            Decision::NeedsScopes(required_scopes) => {
                 let granted = |scope: &&String| identity.is_some_and(|known| known.scopes.contains(*scope));
-                let lacking: Vec<String> =
-                    needed.iter().filter(|scope| !granted(scope)).map(|scope| format!("`{scope}`")).collect();
-                let scope = if lacking.len() == 1 { "scope" } else { "scopes" };
-                let reason = format!("the caller lacks the {scope} {}", lacking.join(", "));
-                Err(refusal(&reason).with_scopes(needed))
+                let missing_scopes: Vec<String> = required_scopes
+                    .iter()
+                    .filter(|scope| !granted(scope))
+                    .map(|scope| format!("`{scope}`"))
+                    .collect();
+                let scope = if missing_scopes.len() == 1 { "scope" } else { "scopes" };
+                let reason = format!("the caller lacks the {scope} {}", missing_scopes.join(", "));
+                Err(refusal(&reason).with_scopes(required_scopes))
             }
         }
     }
 
     /// Records the arguments in the run, masked and shortened, and returns them. Large ones are masked on the blocking
     /// pool.
-    async fn record_arguments(&self, arguments: Value, record: &mut Record<'_>) -> Result<Value, ToolError> {
+    async fn record_arguments(
+        &self,
+        arguments: Value,
+        recorder: &mut RunRecorder<'_>,
+    ) -> Result<Value, ToolError> {
         let argument_bytes = json_size(&arguments);
-        if let Some(run) = &mut record.run {
+        if let Some(run) = &mut recorder.run {
             run.argument_bytes = argument_bytes;
         }
         let (redactor, run_bytes) = (self.redactor.clone(), self.limits.run_bytes);
         let mask = move |arguments: Value| {
-            let masked = bounded(redactor.json(&arguments), argument_bytes, run_bytes);
+            let masked = shorten_value(redactor.json(&arguments), argument_bytes, run_bytes);
             (arguments, masked)
         };
         let (arguments, masked) = match argument_bytes <= INLINE_BYTES_MAX {
@@ -291,32 +298,32 @@ impl Catalog {
                 .await
                 .map_err(|error| ToolError::internal("the arguments cannot be masked", error))?,
         };
-        if let Some(run) = &mut record.run {
+        if let Some(run) = &mut recorder.run {
             run.arguments = masked;
         }
         Ok(arguments)
     }
 
-    pub(super) fn mask(&self, error: ToolError) -> ToolError {
-        error.map_text(|text| self.masked(text))
+    pub(super) fn mask_error(&self, error: ToolError) -> ToolError {
+        error.map_text(|text| self.mask_text(text))
     }
 
     /// The text with secrets masked.
-    pub(crate) fn masked(&self, text: String) -> String {
+    pub(crate) fn mask_text(&self, text: String) -> String {
         self.redactor.text(text)
     }
 
     /// A hidden tool by full name; only for administrative calls.
-    fn hidden_tool(&self, name: &str, call: &Call) -> Option<Arc<Registered>> {
+    fn hidden_tool(&self, name: &str, call: &Call) -> Option<Arc<RegisteredTool>> {
         self.hidden.get(name).filter(|_| call.is_administrative()).cloned()
     }
 
     /// Finds a tool by full or outward name. Hidden tools are not found, and hence neither called nor suggested.
     fn find(&self, name: &str) -> Result<ToolLookup, ToolError> {
-        if let Some(registered) = self.registered(name) {
+        if let Some(registered) = self.find_registered(name) {
             return Ok(ToolLookup::Known(registered.clone()));
         }
-        if let Some(awaited) = self.awaited(name) {
+        if let Some(awaited) = self.parse_awaited(name) {
             return Ok(ToolLookup::Awaited(awaited));
         }
         let name = cut_text(name, 100);
@@ -331,7 +338,7 @@ impl Catalog {
     }
 
     /// Parses a full name whose provider's tools were unknown when this catalog was built.
-    fn awaited(&self, name: &str) -> Option<AwaitedTool> {
+    fn parse_awaited(&self, name: &str) -> Option<AwaitedTool> {
         let (provider, written) = name.split_once('.')?;
         let provider = Identifier::sanitize(provider);
         let awaited = self.unknown.get(&provider)?.clone();
@@ -342,7 +349,7 @@ impl Catalog {
     /// Checks everything that must hold before a tool runs: policy, size and schema of the arguments, rate limit.
     async fn admit(
         &self,
-        registered: &Arc<Registered>,
+        registered: &Arc<RegisteredTool>,
         arguments: Value,
         argument_bytes: usize,
         call: &Call,
@@ -355,7 +362,7 @@ impl Catalog {
                 format!("arguments are {argument_bytes} bytes; the limit is {}", self.limits.argument_bytes),
             ));
         }
-        let arguments = fit(registered, arguments, argument_bytes).await?;
+        let arguments = prepare_arguments(registered, arguments, argument_bytes).await?;
         if let Some(meter) = &registered.meter {
             meter.take().map_err(|wait| {
                 let message =
@@ -368,7 +375,7 @@ impl Catalog {
 
     async fn run(
         &self,
-        registered: &Registered,
+        registered: &RegisteredTool,
         arguments: Map<String, Value>,
         call: &mut Call,
         started: Instant,
@@ -376,10 +383,10 @@ impl Catalog {
         let timeout = registered.tool.timeout().unwrap_or(self.limits.call_timeout);
         let own_deadline = started.checked_add(timeout).unwrap_or(started + FOREVER);
         let deadline = call.no_later_than(own_deadline);
-        let (bound, grace) = (deadline.at() - started, registered.tool.grace());
+        let (effective_timeout, grace) = (deadline.instant() - started, registered.tool.grace());
         call.deadline = Some(deadline.clone());
         if call.time_left().is_zero() {
-            return Err(timed_out(&registered.entry.name, bound));
+            return Err(timed_out(&registered.entry.name, effective_timeout));
         }
 
         // Cancels, on every exit, the work that the tool started for this call.
@@ -398,15 +405,15 @@ impl Catalog {
             () = stopped => {
                 Err(ToolError::new(ErrorKind::Cancelled, "the call was cancelled"))
             }
-            output = contained(registered.tool.run(arguments, call)) => output,
-            () = deadline.passed(grace) => {
-                Err(timed_out(&registered.entry.name, bound))
+            output = catch_panic(registered.tool.run(arguments, call)) => output,
+            () = deadline.wait_until_passed(grace) => {
+                Err(timed_out(&registered.entry.name, effective_timeout))
             }
         };
         let output = output.map_err(|error| match error.kind() {
             // A tool that enforces the deadline itself may report it in other words; callers get the same error.
-            ErrorKind::Timeout if !grace.is_zero() && call.time_left() <= EARLY => {
-                timed_out(&registered.entry.name, bound).with_logs(error.into_logs())
+            ErrorKind::Timeout if !grace.is_zero() && call.time_left() <= TIMEOUT_TOLERANCE => {
+                timed_out(&registered.entry.name, effective_timeout).with_logs(error.into_logs())
             }
             _ => error,
         })?;
@@ -421,45 +428,46 @@ impl Catalog {
                 format!("the result is {result_bytes} bytes; the limit is {}", self.limits.result_bytes),
             ));
         }
-        registered.observed.note(&output.value);
+        registered.observations.record(&output.value);
         Ok((output, result_bytes))
     }
 }
 
 /// Fills in defaults and validates arguments against the tool's schema. Both are untrusted, so anything that may take
 /// long runs on the blocking pool.
-async fn fit(
-    registered: &Arc<Registered>,
+async fn prepare_arguments(
+    registered: &Arc<RegisteredTool>,
     arguments: Value,
     argument_bytes: usize,
 ) -> Result<Map<String, Value>, ToolError> {
-    let (arguments, given) = match argument_bytes <= INLINE_BYTES_MAX && registered.fitting.is_compiled() {
-        false => (arguments, None),
-        true => match registered.fitting.schema(&registered.entry).prepare_inline(arguments) {
-            InlineCheck::Done(done) => return done,
-            InlineCheck::Deferred(arguments, given) => (arguments, Some(given)),
-        },
-    };
+    let (arguments, body_form) =
+        match argument_bytes <= INLINE_BYTES_MAX && registered.argument_schema.is_compiled() {
+            false => (arguments, None),
+            true => match registered.argument_schema.get(&registered.entry).prepare_inline(arguments) {
+                InlineCheck::Done(done) => return done,
+                InlineCheck::Deferred(arguments, body_form) => (arguments, Some(body_form)),
+            },
+        };
     let registered = registered.clone();
-    let fitting = move || {
-        let schema = registered.fitting.schema(&registered.entry);
-        match given {
-            Some(given) => schema.check(arguments, given),
+    let prepare = move || {
+        let schema = registered.argument_schema.get(&registered.entry);
+        match body_form {
+            Some(body_form) => schema.check(arguments, body_form),
             None => schema.prepare(arguments),
         }
     };
-    let fitted = tokio::task::spawn_blocking(fitting).await;
-    fitted.unwrap_or_else(|error| Err(ToolError::internal("the arguments cannot be checked", error)))
+    let prepared = tokio::task::spawn_blocking(prepare).await;
+    prepared.unwrap_or_else(|error| Err(ToolError::internal("the arguments cannot be checked", error)))
 }
 
 /// A run being recorded. If the caller disconnects, the call is dropped, and the run is recorded even then.
-struct Record<'a> {
+struct RunRecorder<'a> {
     runs: &'a dyn RunLog,
     started: Instant,
     run: Option<Run>,
 }
 
-impl Record<'_> {
+impl RunRecorder<'_> {
     fn close(&mut self, outcome: Outcome, result_bytes: usize) {
         if let Some(run) = self.run.take() {
             self.runs.record(Run { duration: self.started.elapsed(), outcome, result_bytes, ..run });
@@ -467,13 +475,13 @@ impl Record<'_> {
     }
 }
 
-impl Drop for Record<'_> {
+impl Drop for RunRecorder<'_> {
     fn drop(&mut self) {
-        self.close(abandoned(), 0);
+        self.close(abandoned_outcome(), 0);
     }
 }
 
-fn abandoned() -> Outcome {
+fn abandoned_outcome() -> Outcome {
     let message = "the caller went away".to_owned();
     Outcome::Failed { code: run_code(ErrorKind::Cancelled).to_owned(), message }
 }
@@ -485,7 +493,7 @@ fn run_code(kind: ErrorKind) -> &'static str {
 }
 
 /// Converts a panic of a tool into an error of its call.
-async fn contained<T>(run: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
+async fn catch_panic<T>(run: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
     AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -514,8 +522,8 @@ fn block_size(block: &ContentBlock) -> usize {
 
 /// Size of a value as JSON, counted without storing the text.
 pub fn json_size(value: &impl Serialize) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
+    struct ByteCounter(usize);
+    impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -524,7 +532,7 @@ pub fn json_size(value: &impl Serialize) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut count = ByteCounter(0);
     // Counting cannot fail; a value that cannot be serialised counts as 0.
     match serde_json::to_writer(&mut count, value) {
         Ok(()) => count.0,

@@ -19,7 +19,7 @@ pub(super) struct DecodedText {
 
 impl DecodedText {
     /// Source span of a span of decoded bytes.
-    pub(super) fn source(&self, span: (usize, usize)) -> (usize, usize) {
+    pub(super) fn source_span(&self, span: (usize, usize)) -> (usize, usize) {
         let start = self.starts.get(span.0).copied().unwrap_or(self.source_length);
         let last = span.1.checked_sub(1).and_then(|last| self.starts.get(last)).copied().unwrap_or(start);
         // Several bytes of one character may come from one escape.
@@ -208,8 +208,8 @@ mod tests {
     fn what_was_decoded_is_found_where_it_stood() {
         let decoded = decode(r"x\u00e9%41y".as_bytes()).unwrap();
         assert_eq!(decoded.bytes, "xéAy".as_bytes());
-        assert_eq!(decoded.source((1, 3)), (1, 7));
-        assert_eq!(decoded.source((1, 4)), (1, 10));
-        assert_eq!(decoded.source((3, 5)), (7, 11));
+        assert_eq!(decoded.source_span((1, 3)), (1, 7));
+        assert_eq!(decoded.source_span((1, 4)), (1, 10));
+        assert_eq!(decoded.source_span((3, 5)), (7, 11));
     }
 }

@@ -109,21 +109,21 @@ struct SecretSet {
 
 /// A multi-pattern search for all forms of all secrets.
 struct SecretMatcher {
-    automaton: Search,
+    automaton: SearchAutomaton,
     /// By pattern: how far the secret goes beyond the match.
-    edges: Vec<Edges>,
+    margins: Vec<MatchMargins>,
 }
 
-enum Search {
+enum SearchAutomaton {
     /// There are no secrets.
-    Unneeded,
-    Automaton(AhoCorasick),
+    NoSecrets,
+    Built(AhoCorasick),
     /// The automaton cannot be built, so any text may hold a secret.
-    Impossible,
+    Unavailable,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Edges {
+struct MatchMargins {
     /// Bytes after the match, where only the beginning is searched for.
     rest: usize,
     /// Base64 digits before the match, and after the rest, that also hold bits of the secret.
@@ -238,7 +238,7 @@ impl SecretMatcher {
     fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
         let forms: Vec<_> = secrets.flat_map(|secret| forms::forms(secret.expose())).collect();
         if forms.is_empty() {
-            return Self { automaton: Search::Unneeded, edges: Vec::new() };
+            return Self { automaton: SearchAutomaton::NoSecrets, margins: Vec::new() };
         }
         // Searches as fast as the other kinds and builds in a sixth of the time; each API call builds one.
         let kind = Some(AhoCorasickKind::ContiguousNFA);
@@ -246,21 +246,24 @@ impl SecretMatcher {
         let automaton = automaton.map_or_else(
             |error| {
                 tracing::error!(%error, "texts are masked whole, because they cannot be searched for secrets");
-                Search::Impossible
+                SearchAutomaton::Unavailable
             },
-            Search::Automaton,
+            SearchAutomaton::Built,
         );
-        let edges =
-            |form: &forms::SecretForm| Edges { rest: form.rest, before: form.before, after: form.after };
-        Self { automaton, edges: forms.iter().map(edges).collect() }
+        let margins = |form: &forms::SecretForm| MatchMargins {
+            rest: form.rest,
+            before: form.before,
+            after: form.after,
+        };
+        Self { automaton, margins: forms.iter().map(margins).collect() }
     }
 
     /// Byte spans of secrets in a text, unsorted; they may overlap.
     fn spans(&self, text: &[u8]) -> Vec<(usize, usize)> {
         let automaton = match &self.automaton {
-            Search::Unneeded => return Vec::new(),
-            Search::Automaton(automaton) => automaton,
-            Search::Impossible => return vec![(0, text.len())],
+            SearchAutomaton::NoSecrets => return Vec::new(),
+            SearchAutomaton::Built(automaton) => automaton,
+            SearchAutomaton::Unavailable => return vec![(0, text.len())],
         };
         let mut spans = Vec::new();
         let mut layers: Vec<decode::DecodedText> = Vec::new();
@@ -269,9 +272,9 @@ impl SecretMatcher {
             let mut found = self.literal_spans(automaton, layer);
             if let Some(joined) = decode::join_lines(layer) {
                 let in_lines = self.literal_spans(automaton, &joined.bytes);
-                found.extend(in_lines.into_iter().map(|span| joined.source(span)));
+                found.extend(in_lines.into_iter().map(|span| joined.source_span(span)));
             }
-            let to_text = |span| layers.iter().rev().fold(span, |span, layer| layer.source(span));
+            let to_text = |span| layers.iter().rev().fold(span, |span, layer| layer.source_span(span));
             spans.extend(found.into_iter().map(to_text));
             if layers.len() == LAYERS_MAX {
                 return spans;
@@ -292,8 +295,8 @@ impl SecretMatcher {
             text.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte))
         };
         let span = |found: aho_corasick::Match| {
-            let Edges { rest, before, after } =
-                self.edges.get(found.pattern().as_usize()).copied().unwrap_or_default();
+            let MatchMargins { rest, before, after } =
+                self.margins.get(found.pattern().as_usize()).copied().unwrap_or_default();
             let (mut start, mut end) = (found.start(), found.end().saturating_add(rest).min(text.len()));
             for _ in 0..before {
                 start -= usize::from(start > 0 && is_digit(start - 1));
@@ -310,7 +313,7 @@ impl SecretMatcher {
 impl fmt::Debug for SecretMatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The automaton holds the secrets.
-        f.debug_struct("SecretMatcher").field("forms", &self.edges.len()).finish_non_exhaustive()
+        f.debug_struct("SecretMatcher").field("forms", &self.margins.len()).finish_non_exhaustive()
     }
 }
 

@@ -119,7 +119,7 @@ fn keys_of_credentials_are_masked_and_counts_of_tokens_are_not() {
 
 #[test]
 fn a_text_is_masked_whole_where_it_cannot_be_searched() {
-    let matcher = SecretMatcher { automaton: Search::Impossible, edges: Vec::new() };
+    let matcher = SecretMatcher { automaton: SearchAutomaton::Unavailable, margins: Vec::new() };
     assert_eq!(matcher.spans(b"any text"), [(0, 8)]);
 }
 

@@ -57,11 +57,11 @@ pub(crate) async fn answer(catalog: &Arc<Catalog>, name: &str, arguments: Value)
 
 /// Kind and message of the error with which the call fails.
 pub(crate) async fn refusal(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> (ErrorKind, String) {
-    told(Catalog::call(name, arguments, from_cli(catalog)).await)
+    error_of(Catalog::call(name, arguments, from_cli(catalog)).await)
 }
 
 /// Kind and message of a failure.
-pub(crate) fn told(result: Result<Output, ToolError>) -> (ErrorKind, String) {
+pub(crate) fn error_of(result: Result<Output, ToolError>) -> (ErrorKind, String) {
     let error = result.expect_err("a failure");
     (error.kind(), error.message().to_owned())
 }

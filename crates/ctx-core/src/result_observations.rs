@@ -9,13 +9,13 @@ const PARSED_BYTES_MAX: usize = 256 << 10;
 
 /// Observations of one tool's results, kept until its definition changes.
 #[derive(Debug, Default)]
-pub(crate) struct Observed {
+pub(crate) struct ResultObservations {
     json_text: AtomicBool,
 }
 
-impl Observed {
+impl ResultObservations {
     /// Records a result.
-    pub(crate) fn note(&self, answer: &Value) {
+    pub(crate) fn record(&self, answer: &Value) {
         if let Value::String(text) = answer
             && !self.answers_json_text()
             && is_json_text(text)
@@ -43,13 +43,13 @@ mod tests {
 
     #[test]
     fn only_text_that_is_a_json_object_or_array_counts() {
-        let observed = Observed::default();
+        let observed = ResultObservations::default();
         for answer in [json!({"a": 1}), json!("[draft] a note"), json!("7"), json!("{ broken"), json!(" ")] {
-            observed.note(&answer);
+            observed.record(&answer);
             assert!(!observed.answers_json_text(), "{answer}");
         }
-        observed.note(&json!("\n {\"PATH\": \"/bin\"}"));
-        observed.note(&json!("plain"));
+        observed.record(&json!("\n {\"PATH\": \"/bin\"}"));
+        observed.record(&json!("plain"));
         assert!(observed.answers_json_text(), "once seen, it is remembered");
     }
 }

@@ -5,40 +5,40 @@ use std::sync::{Arc, OnceLock};
 
 /// A tool's argument schema, compiled on first use.
 #[derive(Default)]
-pub(crate) struct Fitting(OnceLock<Compiled>);
+pub(crate) struct LazyArgumentSchema(OnceLock<CompiledSchema>);
 
-struct Compiled {
+struct CompiledSchema {
     schema: ArgumentSchema,
     /// Why arguments are not validated, if the schema is faulty.
     fault: Option<String>,
 }
 
-impl Fitting {
-    fn compiled(&self, Entry { name, spec, builtin, .. }: &Entry) -> &Compiled {
+impl LazyArgumentSchema {
+    fn compiled(&self, Entry { name, spec, builtin, .. }: &Entry) -> &CompiledSchema {
         self.0.get_or_init(|| {
             let schema = Arc::unwrap_or_clone(spec.input_schema.get());
             match ArgumentSchema::compile(schema) {
                 Ok(schema) => {
                     let schema = schema.with_body(spec.body.clone()).taking_null_for_absent(*builtin);
-                    Compiled { schema, fault: None }
+                    CompiledSchema { schema, fault: None }
                 }
                 Err(error) => {
                     let fault = format!("arguments of {name} are not checked, its schema is faulty: {error}");
                     tracing::debug!("{fault}");
                     let schema = ArgumentSchema::unchecked(Arc::unwrap_or_clone(spec.input_schema.get()));
-                    Compiled { schema: schema.with_body(spec.body.clone()), fault: Some(fault) }
+                    CompiledSchema { schema: schema.with_body(spec.body.clone()), fault: Some(fault) }
                 }
             }
         })
     }
 
-    /// Whether the schema is compiled already, so that [`Fitting::schema`] is cheap.
+    /// Whether the schema is compiled already, so that [`LazyArgumentSchema::get`] is cheap.
     pub(crate) fn is_compiled(&self) -> bool {
         self.0.get().is_some()
     }
 
     /// The tool's schema, compiled on first use.
-    pub(crate) fn schema(&self, entry: &Entry) -> &ArgumentSchema {
+    pub(crate) fn get(&self, entry: &Entry) -> &ArgumentSchema {
         &self.compiled(entry).schema
     }
 

@@ -1,7 +1,7 @@
 //! Providers whose tools were unknown when a catalog was built: waiting for them, and registering their tools.
 
 use super::build::registrations;
-use super::{Catalog, Registered};
+use super::{Catalog, RegisteredTool};
 use crate::rate::Meters;
 use crate::{Identifier, Provider, ToolError};
 use futures::future::join_all;
@@ -14,7 +14,7 @@ pub(super) struct AwaitedProvider {
     provider: Arc<dyn Provider>,
     /// Its tools when they first became known. All calls of the catalog see these; if they change, another catalog has
     /// the new ones.
-    tools: OnceLock<Vec<Arc<Registered>>>,
+    tools: OnceLock<Vec<Arc<RegisteredTool>>>,
 }
 
 impl AwaitedProvider {
@@ -32,12 +32,12 @@ impl AwaitedProvider {
     }
 
     /// Its tools, if a call or [`Catalog::settled`] has registered them.
-    pub(super) fn registered(&self) -> &[Arc<Registered>] {
+    pub(super) fn registered_tools(&self) -> &[Arc<RegisteredTool>] {
         self.tools.get().map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Its tools, registered on first use; `None` while they are unknown.
-    pub(super) async fn known_tools(self: &Arc<Self>, catalog: &Catalog) -> Option<&[Arc<Registered>]> {
+    pub(super) async fn known_tools(self: &Arc<Self>, catalog: &Catalog) -> Option<&[Arc<RegisteredTool>]> {
         if self.tools.get().is_none() {
             if !self.is_known() {
                 return None;
@@ -52,7 +52,7 @@ impl AwaitedProvider {
         self.tools.get().map(Vec::as_slice)
     }
 
-    fn register(&self, meters: &Meters) -> &[Arc<Registered>] {
+    fn register(&self, meters: &Meters) -> &[Arc<RegisteredTool>] {
         self.tools.get_or_init(|| registrations(&*self.provider, &BTreeMap::new(), meters))
     }
 
@@ -68,10 +68,10 @@ impl Catalog {
     /// that are known by then.
     pub async fn settled(
         self: &Arc<Self>,
-        wanted: impl Fn(&Identifier) -> bool,
+        is_wanted: impl Fn(&Identifier) -> bool,
         patience: Duration,
     ) -> Arc<Self> {
-        let awaited = self.unknown.iter().filter(|(name, _)| wanted(name));
+        let awaited = self.unknown.iter().filter(|(name, _)| is_wanted(name));
         let settling = join_all(awaited.map(|(_, awaited)| awaited.provider.settle()));
         // A provider that takes longer stays unknown.
         let _ = tokio::time::timeout(patience, settling).await;

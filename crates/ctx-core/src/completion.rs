@@ -39,12 +39,12 @@ impl Completions {
     /// The choices that start with the typed text, ignoring case; at most `most` of them.
     pub fn among(choices: &[String], typed: &str, most: usize) -> Self {
         let typed = typed.to_lowercase();
-        let fitting: Vec<&String> =
+        let matching: Vec<&String> =
             choices.iter().filter(|choice| choice.to_lowercase().starts_with(&typed)).collect();
         Self {
-            values: fitting.iter().take(most).map(|choice| (*choice).clone()).collect(),
-            total: Some(u32::try_from(fitting.len()).unwrap_or(u32::MAX)),
-            has_more: fitting.len() > most,
+            values: matching.iter().take(most).map(|choice| (*choice).clone()).collect(),
+            total: Some(u32::try_from(matching.len()).unwrap_or(u32::MAX)),
+            has_more: matching.len() > most,
         }
     }
 }
