@@ -50,7 +50,7 @@ pub enum FileState {
 impl FileState {
     /// The state of a file whose text is stored. `note` is its skip note: the fingerprint that it is about, and the
     /// reason.
-    pub(crate) fn stored(fingerprint: Option<&str>, note: Option<(&str, Option<String>)>) -> Self {
+    pub(crate) fn for_stored(fingerprint: Option<&str>, note: Option<(&str, Option<String>)>) -> Self {
         match note {
             Some((noted, Some(reason))) if fingerprint == Some(noted) => Self::Partial { reason },
             Some((_, Some(reason))) => Self::Unreadable { reason, has_earlier_text: true },
@@ -59,7 +59,7 @@ impl FileState {
     }
 
     /// The state of a file without a stored text.
-    pub(crate) fn skipped(reason: Option<String>) -> Self {
+    pub(crate) fn for_skipped(reason: Option<String>) -> Self {
         match reason {
             Some(reason) => Self::Unreadable { reason, has_earlier_text: false },
             None => Self::Empty,

@@ -93,7 +93,7 @@ pub struct ServerDefinitions {
 }
 
 /// Adds the totals of its nested calls to each run of a tree.
-pub(crate) fn with_inside(runs: Vec<Run>) -> Vec<RecordedRun> {
+pub(crate) fn with_nested_totals(runs: Vec<Run>) -> Vec<RecordedRun> {
     let parents: HashMap<RunId, RunId> = runs.iter().filter_map(|run| Some((run.id, run.parent?))).collect();
     let mut sums: HashMap<RunId, (u64, u64)> = HashMap::new();
     for run in &runs {

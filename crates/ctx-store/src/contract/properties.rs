@@ -25,46 +25,46 @@ const BODIES: [&str; 5] = ["", "one\n", "one\ntwo\n", "two\none\nthree\n", "four
 
 /// One step of a sequence.
 #[derive(Clone, Debug)]
-enum Step {
-    Put { document: Name, body: usize, made: bool, fingerprint: Option<u8>, note: bool },
-    Refresh { document: Name, fingerprint: Option<u8>, note: bool },
-    SkipEmpty { document: Name, fingerprint: u8 },
-    SkipUnreadable { document: Name, fingerprint: u8 },
-    Delete { document: Name },
+enum StoreStep {
+    Put { document: DocumentIndexes, body: usize, made: bool, fingerprint: Option<u8>, note: bool },
+    Refresh { document: DocumentIndexes, fingerprint: Option<u8>, note: bool },
+    SkipEmpty { document: DocumentIndexes, fingerprint: u8 },
+    SkipUnreadable { document: DocumentIndexes, fingerprint: u8 },
+    Delete { document: DocumentIndexes },
     Fill { limit: usize },
     ClearVectors,
     Follow { limit: usize },
 }
 
 /// A document by its source and the index of its name.
-type Name = (u8, usize);
+type DocumentIndexes = (u8, usize);
 
 /// The expected content of a store.
 #[derive(Default)]
-struct Expected {
+struct ExpectedStore {
     documents: BTreeMap<DocumentId, NewDocument>,
     skipped: BTreeMap<DocumentId, (u8, SkipNote)>,
     /// Ids in insertion order.
     order: Vec<DocumentId>,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = StoreStep> {
     let document = || (1..=2u8, 0..NAMES.len());
     let fingerprint = || 0..3u8;
     let optional = || proptest::option::weighted(0.8, 0..3u8);
     prop_oneof![
         8 => (document(), 0..BODIES.len(), any::<bool>(), optional(), any::<bool>()).prop_map(
-            |(document, body, made, fingerprint, note)| Step::Put { document, body, made, fingerprint, note }
+            |(document, body, made, fingerprint, note)| StoreStep::Put { document, body, made, fingerprint, note }
         ),
         2 => (document(), optional(), any::<bool>())
-            .prop_map(|(document, fingerprint, note)| Step::Refresh { document, fingerprint, note }),
-        1 => (document(), fingerprint()).prop_map(|(document, fingerprint)| Step::SkipEmpty { document, fingerprint }),
+            .prop_map(|(document, fingerprint, note)| StoreStep::Refresh { document, fingerprint, note }),
+        1 => (document(), fingerprint()).prop_map(|(document, fingerprint)| StoreStep::SkipEmpty { document, fingerprint }),
         1 => (document(), fingerprint())
-            .prop_map(|(document, fingerprint)| Step::SkipUnreadable { document, fingerprint }),
-        3 => document().prop_map(|document| Step::Delete { document }),
-        3 => (1..4usize).prop_map(|limit| Step::Fill { limit }),
-        1 => Just(Step::ClearVectors),
-        3 => (1..5usize).prop_map(|limit| Step::Follow { limit }),
+            .prop_map(|(document, fingerprint)| StoreStep::SkipUnreadable { document, fingerprint }),
+        3 => document().prop_map(|document| StoreStep::Delete { document }),
+        3 => (1..4usize).prop_map(|limit| StoreStep::Fill { limit }),
+        1 => Just(StoreStep::ClearVectors),
+        3 => (1..5usize).prop_map(|limit| StoreStep::Follow { limit }),
     ]
 }
 
@@ -81,18 +81,18 @@ pub(super) fn any_sequence_of_mutations_is_stored_and_followed(open: OpenStore<'
     }
 }
 
-fn check(store: &dyn Store, steps: &[Step]) {
+fn check(store: &dyn Store, steps: &[StoreStep]) {
     let (fast, own) = (store.ensure_model("fast").unwrap(), store.ensure_model("own").unwrap());
-    let mut expected = Expected::default();
+    let mut expected = ExpectedStore::default();
     let mut documents = DocumentFollower::default();
     let mut vectors = [VectorFollower::new(fast), VectorFollower::new(own)];
     let start = store.checkpoint().unwrap();
     let mut middle: Option<(Checkpoint, BTreeMap<DocumentId, NewDocument>)> = None;
     for (index, step) in steps.iter().enumerate() {
         match step {
-            Step::Fill { limit } => fill(store, own, *limit),
-            Step::ClearVectors => store.clear_model(own).unwrap(),
-            Step::Follow { limit } => {
+            StoreStep::Fill { limit } => fill(store, own, *limit),
+            StoreStep::ClearVectors => store.clear_model(own).unwrap(),
+            StoreStep::Follow { limit } => {
                 documents.follow(store, *limit);
                 for follower in &mut vectors {
                     follower.follow(store, *limit);
@@ -125,36 +125,36 @@ fn check(store: &dyn Store, steps: &[Step]) {
     assert!(all.is_some_and(|all| all.changed.is_empty()), "nothing was there at first");
 }
 
-fn mutation(step: &Step, fast: ModelKey, own: ModelKey) -> Option<Mutation> {
+fn mutation(step: &StoreStep, fast: ModelKey, own: ModelKey) -> Option<Mutation> {
     let shown = |fingerprint: u8| format!("f{fingerprint}");
     let note = |note: bool| note.then(|| "in part".to_owned());
-    let of = |(source_number, name): &Name| {
+    let of = |(source_number, name): &DocumentIndexes| {
         (id(*source_number, NAMES[*name]), source(*source_number), NAMES[*name].to_owned())
     };
     Some(match step {
-        Step::Put { document: (number, name), body, made, fingerprint, note: noted } => {
+        StoreStep::Put { document: (number, name), body, made, fingerprint, note: noted } => {
             let new = document(*number, NAMES[*name], BODIES[*body]);
             let mut new = with_vectors(new, made.then_some(fast), Some(own));
             new.fingerprint = fingerprint.map(shown);
             new.note = note(*noted);
             Mutation::Put(Box::new(new))
         }
-        Step::Refresh { document, fingerprint, note: noted } => {
+        StoreStep::Refresh { document, fingerprint, note: noted } => {
             let (id, source, source_id) = of(document);
             let fingerprint = fingerprint.map(shown);
             Mutation::Refresh { id, source, source_id, fingerprint, note: note(*noted) }
         }
-        Step::SkipEmpty { document, fingerprint } => {
+        StoreStep::SkipEmpty { document, fingerprint } => {
             let (id, source, source_id) = of(document);
             Mutation::SkipEmpty { id, source, source_id, fingerprint: shown(*fingerprint) }
         }
-        Step::SkipUnreadable { document, fingerprint } => {
+        StoreStep::SkipUnreadable { document, fingerprint } => {
             let (id, source, source_id) = of(document);
             let (fingerprint, reason) = (shown(*fingerprint), "damaged".to_owned());
             Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason }
         }
-        Step::Delete { document } => Mutation::Delete(of(document).0),
-        Step::Fill { .. } | Step::ClearVectors | Step::Follow { .. } => return None,
+        StoreStep::Delete { document } => Mutation::Delete(of(document).0),
+        StoreStep::Fill { .. } | StoreStep::ClearVectors | StoreStep::Follow { .. } => return None,
     })
 }
 
@@ -196,16 +196,16 @@ fn check_vectors(store: &dyn Store, model: ModelKey) {
     assert_eq!(store.lacks_vectors(model).unwrap(), !lacking.is_empty());
 }
 
-impl Expected {
+impl ExpectedStore {
     /// Applies the mutation to the model; returns whether it is a deletion of a stored document.
-    fn apply(&mut self, step: &Step, mutation: &Mutation) -> bool {
+    fn apply(&mut self, step: &StoreStep, mutation: &Mutation) -> bool {
         let source_number = match step {
-            Step::Put { document, .. }
-            | Step::Refresh { document, .. }
-            | Step::SkipEmpty { document, .. }
-            | Step::SkipUnreadable { document, .. }
-            | Step::Delete { document } => document.0,
-            Step::Fill { .. } | Step::ClearVectors | Step::Follow { .. } => return false,
+            StoreStep::Put { document, .. }
+            | StoreStep::Refresh { document, .. }
+            | StoreStep::SkipEmpty { document, .. }
+            | StoreStep::SkipUnreadable { document, .. }
+            | StoreStep::Delete { document } => document.0,
+            StoreStep::Fill { .. } | StoreStep::ClearVectors | StoreStep::Follow { .. } => return false,
         };
         let mut note = |id: &DocumentId, fingerprint: &Option<String>, note: &Option<String>| {
             self.skipped.remove(id);

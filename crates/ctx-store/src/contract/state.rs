@@ -91,20 +91,20 @@ pub(super) fn a_tree_is_cut_at_its_bound(open: OpenState<'_>) {
 
 pub(super) fn definitions_are_accepted_once_and_then_by_decision(open: OpenState<'_>) {
     let state = open("definitions");
-    let kept = |seen: &str, accepted: &str| ServerDefinitions {
+    let record_of = |seen: &str, accepted: &str| ServerDefinitions {
         seen: seen.to_owned(),
         accepted: accepted.to_owned(),
     };
     let up = Server { name: "up", reach: "a" };
     assert_eq!(state.definitions(&up).unwrap(), None);
     assert!(!state.accept_definitions(&up, "one").unwrap(), "nothing is remembered of it");
-    assert_eq!(state.see_definitions(&up, "one").unwrap(), kept("one", "one"));
-    assert_eq!(state.see_definitions(&up, "two").unwrap(), kept("two", "one"));
+    assert_eq!(state.see_definitions(&up, "one").unwrap(), record_of("one", "one"));
+    assert_eq!(state.see_definitions(&up, "two").unwrap(), record_of("two", "one"));
     assert!(state.accept_definitions(&up, "two").unwrap());
     assert!(!state.extend_definitions(&up, "one", "more").unwrap(), "something else is accepted by now");
     assert!(state.extend_definitions(&up, "two", "more").unwrap());
-    assert_eq!(state.definitions(&up).unwrap(), Some(kept("two", "more")));
+    assert_eq!(state.definitions(&up).unwrap(), Some(record_of("two", "more")));
     let elsewhere = Server { reach: "b", ..up };
-    assert_eq!(state.see_definitions(&elsewhere, "other").unwrap(), kept("other", "other"));
-    assert_eq!(state.definitions(&up).unwrap(), Some(kept("two", "more")));
+    assert_eq!(state.see_definitions(&elsewhere, "other").unwrap(), record_of("other", "other"));
+    assert_eq!(state.definitions(&up).unwrap(), Some(record_of("two", "more")));
 }

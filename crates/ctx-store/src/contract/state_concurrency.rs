@@ -65,11 +65,11 @@ pub(super) fn of_racing_extensions_none_is_lost(open: OpenState<'_>) {
             scope.spawn(move || extend(state, writer));
         }
     });
-    let kept = open("race").definitions(&server).unwrap().unwrap();
-    let words: Vec<&str> = kept.accepted.split(' ').collect();
+    let record = open("race").definitions(&server).unwrap().unwrap();
+    let words: Vec<&str> = record.accepted.split(' ').collect();
     let expected = (0..WRITERS).flat_map(|writer| (0..ADDITIONS).map(move |n| format!("{writer}-{n}")));
     let expected: BTreeSet<String> = expected.chain(["0".to_owned()]).collect();
-    assert_eq!((kept.seen.as_str(), words.len()), ("0", expected.len()));
+    assert_eq!((record.seen.as_str(), words.len()), ("0", expected.len()));
     assert_eq!(words.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), expected);
 }
 
@@ -102,6 +102,6 @@ pub(super) fn retention_removes_the_oldest_and_no_other(open: OpenState<'_>) {
     }
     let mut numbers: Vec<u128> = of_handle(0).chain(of_handle(1)).chain([newest]).collect();
     numbers.sort_unstable();
-    let kept = numbers.into_iter().rev().take(RUNS_KEPT).map(|number| (run_id(number), 0));
-    assert!(outermost(&*state) == kept.collect::<Vec<_>>(), "the newest are kept, and no others");
+    let newest_runs = numbers.into_iter().rev().take(RUNS_KEPT).map(|number| (run_id(number), 0));
+    assert!(outermost(&*state) == newest_runs.collect::<Vec<_>>(), "the newest are kept, and no others");
 }

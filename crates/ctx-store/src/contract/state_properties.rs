@@ -24,42 +24,42 @@ const TEXTS: [&str; 3] = ["one", "two", ""];
 
 /// One step of a sequence. Runs with an odd number are recorded by the second handle.
 #[derive(Clone, Debug)]
-enum Step {
+enum StateStep {
     Start { second: bool },
     Stop { second: bool },
     Record { number: u128, parent: Option<u128>, failed: bool },
-    See { server: Name, seen: usize, second: bool },
-    Accept { server: Name, accepted: usize, second: bool },
-    Extend { server: Name, before: usize, accepted: usize, second: bool },
+    See { server: ServerIndexes, seen: usize, second: bool },
+    Accept { server: ServerIndexes, accepted: usize, second: bool },
+    Extend { server: ServerIndexes, before: usize, accepted: usize, second: bool },
 }
 
 /// A server by the indexes of its name and of how it is reached.
-type Name = (usize, usize);
+type ServerIndexes = (usize, usize);
 
 /// The expected content of a state.
 #[derive(Default)]
-struct Expected {
+struct ExpectedState {
     recording: [bool; 2],
     runs: BTreeMap<u128, Run>,
-    definitions: BTreeMap<Name, (usize, usize)>,
+    definitions: BTreeMap<ServerIndexes, (usize, usize)>,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = StateStep> {
     let server = || (0..SERVERS.len(), 0..REACHES.len());
     let text = || 0..TEXTS.len();
     prop_oneof![
-        2 => any::<bool>().prop_map(|second| Step::Start { second }),
-        1 => any::<bool>().prop_map(|second| Step::Stop { second }),
+        2 => any::<bool>().prop_map(|second| StateStep::Start { second }),
+        1 => any::<bool>().prop_map(|second| StateStep::Stop { second }),
         8 => (1..=RUNS, proptest::option::of(1..=RUNS), any::<bool>()).prop_map(|(number, parent, failed)| {
             // No run is nested in one that began later.
-            Step::Record { number, parent: parent.filter(|parent| *parent < number), failed }
+            StateStep::Record { number, parent: parent.filter(|parent| *parent < number), failed }
         }),
         3 => (server(), text(), any::<bool>())
-            .prop_map(|(server, seen, second)| Step::See { server, seen, second }),
+            .prop_map(|(server, seen, second)| StateStep::See { server, seen, second }),
         2 => (server(), text(), any::<bool>())
-            .prop_map(|(server, accepted, second)| Step::Accept { server, accepted, second }),
+            .prop_map(|(server, accepted, second)| StateStep::Accept { server, accepted, second }),
         2 => (server(), text(), text(), any::<bool>())
-            .prop_map(|(server, before, accepted, second)| Step::Extend { server, before, accepted, second }),
+            .prop_map(|(server, before, accepted, second)| StateStep::Extend { server, before, accepted, second }),
     ]
 }
 
@@ -70,8 +70,8 @@ pub(super) fn any_sequence_of_runs_and_decisions_is_remembered(open: OpenState<'
         count.set(count.get() + 1);
         let name = format!("property-{}", count.get());
         let handles = [open(&name), open(&name)];
-        let mut expected = Expected::default();
-        steps.iter().for_each(|step| expected.take(step, &handles));
+        let mut expected = ExpectedState::default();
+        steps.iter().for_each(|step| expected.apply_step(step, &handles));
         handles.iter().for_each(|state| state.stop_recording());
         expected.compare(&*open(&name));
         Ok(())
@@ -81,7 +81,7 @@ pub(super) fn any_sequence_of_runs_and_decisions_is_remembered(open: OpenState<'
     }
 }
 
-fn server(name: Name) -> Server<'static> {
+fn server(name: ServerIndexes) -> Server<'static> {
     Server { name: SERVERS[name.0], reach: REACHES[name.1] }
 }
 
@@ -89,20 +89,20 @@ fn definitions((seen, accepted): (usize, usize)) -> ServerDefinitions {
     ServerDefinitions { seen: TEXTS[seen].to_owned(), accepted: TEXTS[accepted].to_owned() }
 }
 
-impl Expected {
+impl ExpectedState {
     /// Applies a step to the model and to the state, and compares the results.
-    fn take(&mut self, step: &Step, handles: &[Box<dyn State>; 2]) {
+    fn apply_step(&mut self, step: &StateStep, handles: &[Box<dyn State>; 2]) {
         let handle = |second: bool| &handles[usize::from(second)];
         match *step {
-            Step::Start { second } => {
+            StateStep::Start { second } => {
                 handle(second).start_recording().unwrap();
                 self.recording[usize::from(second)] = true;
             }
-            Step::Stop { second } => {
+            StateStep::Stop { second } => {
                 handle(second).stop_recording();
                 self.recording[usize::from(second)] = false;
             }
-            Step::Record { number, parent, failed } => {
+            StateStep::Record { number, parent, failed } => {
                 let second = !number.is_multiple_of(2);
                 let run = run(number, parent, failed.then_some("timeout"));
                 handle(second).record(run.clone());
@@ -110,37 +110,37 @@ impl Expected {
                     self.runs.insert(number, run);
                 }
             }
-            Step::See { server: name, seen, second } => {
+            StateStep::See { server: name, seen, second } => {
                 let accepted = self.definitions.get(&name).map_or(seen, |(_, accepted)| *accepted);
                 self.definitions.insert(name, (seen, accepted));
-                let kept = handle(second).see_definitions(&server(name), TEXTS[seen]).unwrap();
-                assert_eq!(kept, definitions((seen, accepted)));
+                let record = handle(second).see_definitions(&server(name), TEXTS[seen]).unwrap();
+                assert_eq!(record, definitions((seen, accepted)));
             }
-            Step::Accept { server: name, accepted, second } => {
+            StateStep::Accept { server: name, accepted, second } => {
                 let known = self.definitions.get_mut(&name);
                 let is_known = known.map(|known| known.1 = accepted).is_some();
-                let told = handle(second).accept_definitions(&server(name), TEXTS[accepted]).unwrap();
-                assert_eq!(told, is_known);
+                let is_recorded = handle(second).accept_definitions(&server(name), TEXTS[accepted]).unwrap();
+                assert_eq!(is_recorded, is_known);
             }
-            Step::Extend { server: name, before, accepted, second } => {
+            StateStep::Extend { server: name, before, accepted, second } => {
                 let known = self.definitions.get_mut(&name).filter(|known| known.1 == before);
                 let is_extended = known.map(|known| known.1 = accepted).is_some();
-                let told =
+                let is_recorded =
                     handle(second).extend_definitions(&server(name), TEXTS[before], TEXTS[accepted]).unwrap();
-                assert_eq!(told, is_extended);
+                assert_eq!(is_recorded, is_extended);
             }
         }
     }
 
     /// The runs nested in one, at any depth.
-    fn inside(&self, number: u128) -> Vec<u128> {
+    fn nested_runs(&self, number: u128) -> Vec<u128> {
         let children = self.runs.iter().filter(|(_, run)| run.parent == Some(run_id(number)));
-        children.flat_map(|(child, _)| [vec![*child], self.inside(*child)].concat()).collect()
+        children.flat_map(|(child, _)| [vec![*child], self.nested_runs(*child)].concat()).collect()
     }
 
-    fn recorded(&self, number: u128) -> RecordedRun {
+    fn recorded_run(&self, number: u128) -> RecordedRun {
         let run = self.runs[&number].clone();
-        let inside = self.inside(number);
+        let inside = self.nested_runs(number);
         let bytes: usize = inside.iter().map(|number| self.runs[number].result_bytes).sum();
         RecordedRun { inside: Inside::new(inside.len() as u64, bytes as u64, run.result_bytes), run }
     }
@@ -156,7 +156,7 @@ impl Expected {
                     };
                     let newest = self.runs.iter().rev().filter(|(_, run)| is_listed(run)).take(limit);
                     let expected: Vec<RecordedRun> =
-                        newest.map(|(number, _)| self.recorded(*number)).collect();
+                        newest.map(|(number, _)| self.recorded_run(*number)).collect();
                     let filter = RunFilter { limit, tool: tool.map(str::to_owned), failed };
                     assert_eq!(state.runs(&filter).unwrap(), expected, "{filter:?}");
                 }
@@ -165,10 +165,10 @@ impl Expected {
         for number in 1..=RUNS {
             let is_recorded = self.runs.contains_key(&number);
             let mut tree: Vec<RecordedRun> = match is_recorded {
-                true => [vec![number], self.inside(number)].concat().into_iter(),
+                true => [vec![number], self.nested_runs(number)].concat().into_iter(),
                 false => Vec::new().into_iter(),
             }
-            .map(|number| self.recorded(number))
+            .map(|number| self.recorded_run(number))
             .collect();
             tree.sort_by_key(|recorded| (recorded.run.started_at, recorded.run.id.to_string()));
             assert_eq!(state.run_tree(run_id(number)).unwrap(), tree);
@@ -176,7 +176,7 @@ impl Expected {
             assert_eq!(found, is_recorded.then(|| run_id(number)));
         }
         for name in (0..SERVERS.len()).flat_map(|one| (0..REACHES.len()).map(move |reach| (one, reach))) {
-            let expected = self.definitions.get(&name).map(|kept| definitions(*kept));
+            let expected = self.definitions.get(&name).map(|record| definitions(*record));
             assert_eq!(state.definitions(&server(name)).unwrap(), expected, "{name:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Documents and sources in memory.
 
-use super::{Content, Entry, MemoryStore, Skipped};
+use super::{DocumentEntry, MemoryStore, SkippedFile, StoreContent};
 use crate::changes::Generation;
 use crate::documents::{
     Applied, Chunk, ChunkPlace, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore,
@@ -38,7 +38,7 @@ impl DocumentStore for MemoryStore {
     }
 
     fn document(&self, id: DocumentId) -> Result<Option<StoredDocument>, StoreError> {
-        Ok(self.content().entry(id).map(stored))
+        Ok(self.content().entry(id).map(stored_document))
     }
 
     fn text(&self, id: DocumentId, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {
@@ -54,8 +54,8 @@ impl DocumentStore for MemoryStore {
 
     fn list(&self, after: DocumentKey, limit: usize) -> Result<Vec<ListedDocument>, StoreError> {
         let content = self.content();
-        let behind = content.documents.iter().filter(|(key, _)| **key > after).take(limit);
-        let listed = behind.map(|(key, entry)| ListedDocument {
+        let later = content.documents.iter().filter(|(key, _)| **key > after).take(limit);
+        let listed = later.map(|(key, entry)| ListedDocument {
             key: *key,
             id: entry.document.id,
             source: entry.document.source.clone(),
@@ -69,9 +69,9 @@ impl DocumentStore for MemoryStore {
 
     fn names(&self, after: Option<&DocumentName>, limit: usize) -> Result<Vec<DocumentName>, StoreError> {
         let content = self.content();
-        let mut names: Vec<DocumentName> = content.documents.values().map(name).collect();
-        names.retain(|name| after.is_none_or(|after| by_name(name) > by_name(after)));
-        names.sort_by(|a, b| by_name(a).cmp(&by_name(b)));
+        let mut names: Vec<DocumentName> = content.documents.values().map(document_name).collect();
+        names.retain(|name| after.is_none_or(|after| name_key(name) > name_key(after)));
+        names.sort_by(|a, b| name_key(a).cmp(&name_key(b)));
         names.truncate(limit);
         Ok(names)
     }
@@ -102,7 +102,7 @@ impl DocumentStore for MemoryStore {
     fn summaries(&self, keys: &[DocumentKey]) -> Result<Vec<DocumentSummary>, StoreError> {
         let content = self.content();
         let found = keys.iter().filter_map(|key| Some((*key, content.documents.get(key)?)));
-        Ok(found.map(|(key, entry)| summary(key, entry)).collect())
+        Ok(found.map(|(key, entry)| document_summary(key, entry)).collect())
     }
 
     fn chunk_texts(&self, chunks: &[ChunkPlace]) -> Result<Vec<ChunkText>, StoreError> {
@@ -122,7 +122,7 @@ impl DocumentStore for MemoryStore {
     ) -> Result<DocumentSet, StoreError> {
         let mut set = DocumentSet::default();
         for (key, entry) in &self.content().documents {
-            let Entry { document, .. } = entry;
+            let DocumentEntry { document, .. } = entry;
             let tags = entry.tags();
             let is_within = sources.is_none_or(|sources| sources.contains(&document.source))
                 && filters.allows_source(&document.source)
@@ -184,7 +184,7 @@ impl DocumentStore for MemoryStore {
     }
 }
 
-impl Content {
+impl StoreContent {
     fn apply(&mut self, mutation: &Mutation) -> Option<Generation> {
         match mutation {
             Mutation::Put(document) => Some(self.put(document)),
@@ -194,18 +194,22 @@ impl Content {
                     entry.document.fingerprint.clone_from(fingerprint);
                     entry.read_at = now();
                 }
-                let file = File { id: *id, source: &source.to_string(), source_id };
-                self.remark(file, fingerprint.as_deref(), note.as_deref());
+                let file = FileRef { id: *id, source: &source.to_string(), source_id };
+                self.replace_skip_note(file, fingerprint.as_deref(), note.as_deref());
                 None
             }
             Mutation::SkipEmpty { id, source, source_id, fingerprint } => {
                 let deleted = self.delete(*id);
-                self.skip(File { id: *id, source: &source.to_string(), source_id }, fingerprint, None);
+                self.add_skip_note(
+                    FileRef { id: *id, source: &source.to_string(), source_id },
+                    fingerprint,
+                    None,
+                );
                 deleted
             }
             Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason } => {
-                self.skip(
-                    File { id: *id, source: &source.to_string(), source_id },
+                self.add_skip_note(
+                    FileRef { id: *id, source: &source.to_string(), source_id },
                     fingerprint,
                     Some(reason),
                 );
@@ -216,7 +220,7 @@ impl Content {
     }
 
     fn put(&mut self, document: &NewDocument) -> Generation {
-        let generation = self.advance();
+        let generation = self.next_generation();
         let known = self.key_of(document.id);
         let key = known.unwrap_or(self.last_key + 1);
         self.last_key = self.last_key.max(key);
@@ -228,9 +232,10 @@ impl Content {
             unreadable = before.unreadable;
         }
         let (vectors, note) = (std::mem::take(&mut document.vectors), document.note.clone());
-        let file = File { id: document.id, source: &document.source, source_id: &document.source_id };
-        self.remark(file, document.fingerprint.as_deref(), note.as_deref());
-        self.documents.insert(key, Entry { document, generation, read_at: now(), embedded: 0, unreadable });
+        let file = FileRef { id: document.id, source: &document.source, source_id: &document.source_id };
+        self.replace_skip_note(file, document.fingerprint.as_deref(), note.as_deref());
+        self.documents
+            .insert(key, DocumentEntry { document, generation, read_at: now(), embedded: 0, unreadable });
         self.replace_vectors(key, &vectors);
         generation
     }
@@ -240,21 +245,21 @@ impl Content {
         let key = self.key_of(id)?;
         self.documents.remove(&key);
         self.vectors.retain(|_, vector| vector.document != key);
-        let generation = self.advance();
+        let generation = self.next_generation();
         self.deletions.insert(generation.0, (key, id));
         Some(generation)
     }
 
-    fn remark(&mut self, file: File<'_>, fingerprint: Option<&str>, note: Option<&str>) {
+    fn replace_skip_note(&mut self, file: FileRef<'_>, fingerprint: Option<&str>, note: Option<&str>) {
         self.skipped.remove(&file.id);
         if let (Some(fingerprint), Some(note)) = (fingerprint, note) {
-            self.skip(file, fingerprint, Some(note));
+            self.add_skip_note(file, fingerprint, Some(note));
         }
     }
 
-    fn skip(&mut self, file: File<'_>, fingerprint: &str, reason: Option<&str>) {
+    fn add_skip_note(&mut self, file: FileRef<'_>, fingerprint: &str, reason: Option<&str>) {
         let (fingerprint, reason) = (fingerprint.to_owned(), reason.map(str::to_owned));
-        let skipped = Skipped {
+        let skipped = SkippedFile {
             source: file.source.to_owned(),
             source_id: file.source_id.to_owned(),
             note: SkipNote { fingerprint, reason, is_named: true },
@@ -263,32 +268,32 @@ impl Content {
         self.skipped.insert(file.id, skipped);
     }
 
-    fn stored_file(&self, entry: &Entry) -> KnownFile {
+    fn stored_file(&self, entry: &DocumentEntry) -> KnownFile {
         let document = &entry.document;
-        let said = self.skipped.get(&document.id);
-        let note = said.map(|said| (said.note.fingerprint.as_str(), said.note.reason.clone()));
+        let skipped = self.skipped.get(&document.id);
+        let note = skipped.map(|skipped| (skipped.note.fingerprint.as_str(), skipped.note.reason.clone()));
         KnownFile {
             id: document.id,
             source_id: Some(document.source_id.clone()),
-            read_at: Some(said.map_or(entry.read_at, |said| said.read_at)),
-            state: FileState::stored(document.fingerprint.as_deref(), note),
+            read_at: Some(skipped.map_or(entry.read_at, |skipped| skipped.read_at)),
+            state: FileState::for_stored(document.fingerprint.as_deref(), note),
         }
     }
 }
 
 /// The file that a skip note is about.
-struct File<'a> {
+struct FileRef<'a> {
     id: DocumentId,
     source: &'a str,
     source_id: &'a str,
 }
 
-fn skipped_file(id: DocumentId, skipped: &Skipped) -> KnownFile {
+fn skipped_file(id: DocumentId, skipped: &SkippedFile) -> KnownFile {
     KnownFile {
         id,
         source_id: Some(skipped.source_id.clone()),
         read_at: Some(skipped.read_at),
-        state: FileState::skipped(skipped.note.reason.clone()),
+        state: FileState::for_skipped(skipped.note.reason.clone()),
     }
 }
 
@@ -298,7 +303,7 @@ fn now() -> Timestamp {
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }
 
-fn stored(entry: &Entry) -> StoredDocument {
+fn stored_document(entry: &DocumentEntry) -> StoredDocument {
     let document = &entry.document;
     let chunks = document.chunks.iter().enumerate();
     StoredDocument {
@@ -320,7 +325,7 @@ fn stored(entry: &Entry) -> StoredDocument {
     }
 }
 
-fn summary(key: DocumentKey, entry: &Entry) -> DocumentSummary {
+fn document_summary(key: DocumentKey, entry: &DocumentEntry) -> DocumentSummary {
     let document = &entry.document;
     DocumentSummary {
         key,
@@ -334,7 +339,7 @@ fn summary(key: DocumentKey, entry: &Entry) -> DocumentSummary {
     }
 }
 
-fn name(entry: &Entry) -> DocumentName {
+fn document_name(entry: &DocumentEntry) -> DocumentName {
     DocumentName {
         id: entry.document.id,
         source: entry.document.source.clone(),
@@ -343,6 +348,6 @@ fn name(entry: &Entry) -> DocumentName {
     }
 }
 
-fn by_name(name: &DocumentName) -> (&str, &str) {
+fn name_key(name: &DocumentName) -> (&str, &str) {
     (&name.source, &name.source_id)
 }

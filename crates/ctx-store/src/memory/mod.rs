@@ -27,28 +27,28 @@ use uuid::Uuid;
 #[derive(Clone)]
 pub struct MemoryStore {
     about: StoreAbout,
-    content: Arc<Mutex<Content>>,
+    content: Arc<Mutex<StoreContent>>,
     leases: Arc<Mutex<HashSet<Lease>>>,
 }
 
 /// Everything that is stored.
 #[derive(Default)]
-struct Content {
+struct StoreContent {
     generation: u64,
     forgotten: u64,
     last_key: DocumentKey,
     last_vector: u64,
     last_model: ModelKey,
-    documents: BTreeMap<DocumentKey, Entry>,
+    documents: BTreeMap<DocumentKey, DocumentEntry>,
     deletions: BTreeMap<u64, (DocumentKey, DocumentId)>,
-    skipped: BTreeMap<DocumentId, Skipped>,
+    skipped: BTreeMap<DocumentId, SkippedFile>,
     sources: BTreeMap<String, SourceRecord>,
     models: BTreeMap<ModelKey, String>,
-    vectors: BTreeMap<u64, Vector>,
+    vectors: BTreeMap<u64, StoredVector>,
 }
 
 /// A stored document.
-struct Entry {
+struct DocumentEntry {
     document: NewDocument,
     generation: Generation,
     read_at: Timestamp,
@@ -58,7 +58,7 @@ struct Entry {
 }
 
 /// A file that was skipped, or indexed only in part.
-struct Skipped {
+struct SkippedFile {
     source: String,
     source_id: String,
     note: SkipNote,
@@ -66,7 +66,7 @@ struct Skipped {
 }
 
 /// A stored vector.
-struct Vector {
+struct StoredVector {
     model: ModelKey,
     document: DocumentKey,
     vector: NewVector,
@@ -86,13 +86,13 @@ impl MemoryStore {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(lease);
     }
 
-    fn content(&self) -> MutexGuard<'_, Content> {
+    fn content(&self) -> MutexGuard<'_, StoreContent> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Content {
-    fn advance(&mut self) -> Generation {
+impl StoreContent {
+    fn next_generation(&mut self) -> Generation {
         self.generation += 1;
         Generation(self.generation)
     }
@@ -101,24 +101,24 @@ impl Content {
         self.documents.iter().find(|(_, entry)| entry.document.id == id).map(|(key, _)| *key)
     }
 
-    fn entry(&self, id: DocumentId) -> Option<&Entry> {
+    fn entry(&self, id: DocumentId) -> Option<&DocumentEntry> {
         self.documents.values().find(|entry| entry.document.id == id)
     }
 }
 
-impl Entry {
+impl DocumentEntry {
     fn tags(&self) -> Vec<String> {
         serde_json::from_str(&self.document.tags).unwrap_or_default()
     }
 }
 
 /// A held lease, released on drop.
-struct Held {
+struct HeldLease {
     lease: Lease,
     leases: Arc<Mutex<HashSet<Lease>>>,
 }
 
-impl Drop for Held {
+impl Drop for HeldLease {
     fn drop(&mut self) {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lease);
     }
@@ -143,7 +143,7 @@ impl Store for MemoryStore {
 
     fn lease(&self, lease: &Lease) -> Result<Option<LeaseGuard>, StoreError> {
         let is_free = self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(lease.clone());
-        let held = || LeaseGuard::new(Held { lease: lease.clone(), leases: self.leases.clone() });
+        let held = || LeaseGuard::new(HeldLease { lease: lease.clone(), leases: self.leases.clone() });
         Ok(is_free.then(held))
     }
 }
@@ -197,7 +197,7 @@ impl ChangeFeed for MemoryStore {
     }
 }
 
-impl Content {
+impl StoreContent {
     fn changed_documents(&self, cursor: ChangeCursor, limit: usize) -> Option<ChangePage> {
         let since = cursor.generation.0;
         if since > self.generation || (since > 0 && since < self.forgotten) {
@@ -213,7 +213,7 @@ impl Content {
         let mut page = ChangePage { more, ..ChangePage::default() };
         for (_, key) in after.iter().take(limit) {
             match self.documents.get(key) {
-                Some(entry) => page.written.push(indexed(*key, entry)),
+                Some(entry) => page.written.push(indexed_document(*key, entry)),
                 None => page.deleted.push(*key),
             }
         }
@@ -241,7 +241,7 @@ impl Content {
     }
 }
 
-fn indexed(key: DocumentKey, entry: &Entry) -> IndexedDocument {
+fn indexed_document(key: DocumentKey, entry: &DocumentEntry) -> IndexedDocument {
     IndexedDocument {
         key,
         generation: entry.generation,

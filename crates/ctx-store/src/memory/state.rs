@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 use crate::state::{
     RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, Server, ServerDefinitions, State,
-    with_inside,
+    with_nested_totals,
 };
 use ctx_core::{Outcome, Run, RunId, RunLog};
 use jiff::Timestamp;
@@ -12,19 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of records per server name, each for another way to reach it; the same as in SQLite.
-const WAYS_MAX: usize = 4;
+const REACHES_MAX: usize = 4;
 
 /// State that lasts until its last handle is dropped.
 #[derive(Default)]
 pub struct MemoryState {
-    content: Arc<Mutex<Content>>,
+    content: Arc<Mutex<StateContent>>,
     is_recording: AtomicBool,
     /// Whether recording the next run also removes old runs.
     is_pruning_due: AtomicBool,
 }
 
 #[derive(Default)]
-struct Content {
+struct StateContent {
     runs: BTreeMap<String, Run>,
     /// By name and `reach`, the most recently seen last.
     definitions: Vec<((String, String), ServerDefinitions)>,
@@ -36,27 +36,27 @@ impl MemoryState {
         Self { content: self.content.clone(), ..Self::default() }
     }
 
-    fn content(&self) -> MutexGuard<'_, Content> {
+    fn content(&self) -> MutexGuard<'_, StateContent> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Content {
-    fn of(&mut self, server: &Server<'_>) -> Option<&mut ServerDefinitions> {
-        let is_it = |(name, reach): &(String, String)| name == server.name && reach == server.reach;
-        self.definitions.iter_mut().find(|(key, _)| is_it(key)).map(|(_, kept)| kept)
+impl StateContent {
+    fn find_definitions(&mut self, server: &Server<'_>) -> Option<&mut ServerDefinitions> {
+        let is_match = |(name, reach): &(String, String)| name == server.name && reach == server.reach;
+        self.definitions.iter_mut().find(|(key, _)| is_match(key)).map(|(_, record)| record)
     }
 
     fn tree(&self, id: RunId) -> Vec<RecordedRun> {
         let mut tree: Vec<Run> = self.runs.get(&id.to_string()).cloned().into_iter().collect();
         let mut next = 0;
-        while let Some(outer) = tree.get(next).map(|run| run.id) {
-            tree.extend(self.runs.values().filter(|run| run.parent == Some(outer)).cloned());
+        while let Some(parent) = tree.get(next).map(|run| run.id) {
+            tree.extend(self.runs.values().filter(|run| run.parent == Some(parent)).cloned());
             next += 1;
         }
         tree.sort_by_key(|run| (run.started_at, run.id.to_string()));
         tree.truncate(RUN_TREE_MAX);
-        with_inside(tree)
+        with_nested_totals(tree)
     }
 
     fn prune(&mut self) {
@@ -94,7 +94,7 @@ impl State for MemoryState {
     }
 
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RecordedRun>, StoreError> {
-        let mut newest_first = with_inside(self.content().runs.values().rev().cloned().collect());
+        let mut newest_first = with_nested_totals(self.content().runs.values().rev().cloned().collect());
         newest_first.retain(|RecordedRun { run, .. }| {
             run.parent.is_none()
                 && filter.tool.as_ref().is_none_or(|tool| *tool == run.tool)
@@ -118,29 +118,31 @@ impl State for MemoryState {
     }
 
     fn definitions(&self, server: &Server<'_>) -> Result<Option<ServerDefinitions>, StoreError> {
-        Ok(self.content().of(server).cloned())
+        Ok(self.content().find_definitions(server).cloned())
     }
 
     fn see_definitions(&self, server: &Server<'_>, seen: &str) -> Result<ServerDefinitions, StoreError> {
         let mut content = self.content();
-        let accepted = content.of(server).map_or_else(|| seen.to_owned(), |kept| kept.accepted.clone());
-        let kept = ServerDefinitions { seen: seen.to_owned(), accepted };
+        let accepted = content
+            .find_definitions(server)
+            .map_or_else(|| seen.to_owned(), |record| record.accepted.clone());
+        let record = ServerDefinitions { seen: seen.to_owned(), accepted };
         let key = (server.name.to_owned(), server.reach.to_owned());
         content.definitions.retain(|(known, _)| *known != key);
-        content.definitions.push((key, kept.clone()));
-        let ways = content.definitions.iter().filter(|((name, _), _)| name == server.name).count();
-        if ways > WAYS_MAX
+        content.definitions.push((key, record.clone()));
+        let reaches = content.definitions.iter().filter(|((name, _), _)| name == server.name).count();
+        if reaches > REACHES_MAX
             && let Some(oldest) = content.definitions.iter().position(|((name, _), _)| name == server.name)
         {
             content.definitions.remove(oldest);
         }
-        Ok(kept)
+        Ok(record)
     }
 
     fn accept_definitions(&self, server: &Server<'_>, accepted: &str) -> Result<bool, StoreError> {
         let mut content = self.content();
-        let Some(kept) = content.of(server) else { return Ok(false) };
-        kept.accepted = accepted.to_owned();
+        let Some(record) = content.find_definitions(server) else { return Ok(false) };
+        record.accepted = accepted.to_owned();
         Ok(true)
     }
 
@@ -151,8 +153,10 @@ impl State for MemoryState {
         accepted: &str,
     ) -> Result<bool, StoreError> {
         let mut content = self.content();
-        let Some(kept) = content.of(server).filter(|kept| kept.accepted == before) else { return Ok(false) };
-        kept.accepted = accepted.to_owned();
+        let Some(record) = content.find_definitions(server).filter(|record| record.accepted == before) else {
+            return Ok(false);
+        };
+        record.accepted = accepted.to_owned();
         Ok(true)
     }
 }

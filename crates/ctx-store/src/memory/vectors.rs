@@ -1,6 +1,6 @@
 //! Vectors in memory.
 
-use super::{Content, Entry, MemoryStore, Vector};
+use super::{DocumentEntry, MemoryStore, StoreContent, StoredVector};
 use crate::changes::VectorSequence;
 use crate::documents::{ChunkPlace, DocumentKey};
 use crate::error::StoreError;
@@ -55,11 +55,11 @@ impl VectorStore for MemoryStore {
             **key > after
                 && match marked {
                     true => entry.embedded != model,
-                    false => content.lacks(**key, entry, model),
+                    false => content.lacks_vectors_of(**key, entry, model),
                 }
         });
         let pending = lacking.take(limit).map(|(key, entry)| {
-            let has = content.settled_positions(*key, entry, model);
+            let settled = content.settled_positions(*key, entry, model);
             let chunks = entry.document.chunks.iter().cloned().enumerate();
             PendingDocument {
                 key: *key,
@@ -67,7 +67,7 @@ impl VectorStore for MemoryStore {
                 name: format!("{}:{}", entry.document.source, entry.document.source_id),
                 title: entry.document.title.clone(),
                 body: entry.document.body.clone(),
-                chunks: chunks.filter(|(position, _)| !has.contains(position)).collect(),
+                chunks: chunks.filter(|(position, _)| !settled.contains(position)).collect(),
             }
         });
         Ok(pending.collect())
@@ -75,7 +75,7 @@ impl VectorStore for MemoryStore {
 
     fn lacks_vectors(&self, model: ModelKey) -> Result<bool, StoreError> {
         let content = self.content();
-        Ok(content.documents.iter().any(|(key, entry)| content.lacks(*key, entry, model)))
+        Ok(content.documents.iter().any(|(key, entry)| content.lacks_vectors_of(*key, entry, model)))
     }
 
     fn put_vectors(
@@ -132,7 +132,7 @@ impl VectorStore for MemoryStore {
         limit: usize,
     ) -> Result<(u64, Vec<UnreadableDocument>), StoreError> {
         let content = self.content();
-        let of_entry = |entry: &Entry| {
+        let of_entry = |entry: &DocumentEntry| {
             let reasons = entry.unreadable.iter().filter(|(of, _)| *of == model);
             let reasons: Vec<String> = reasons.map(|(_, chunk)| chunk.reason.clone()).collect();
             Some(UnreadableDocument {
@@ -175,7 +175,7 @@ impl VectorStore for MemoryStore {
     }
 }
 
-impl Content {
+impl StoreContent {
     fn model(&self, id: &str) -> Option<ModelKey> {
         self.models.iter().find(|(_, known)| *known == id).map(|(key, _)| *key)
     }
@@ -187,18 +187,18 @@ impl Content {
     }
 
     fn vectors_of(&self, document: DocumentKey, model: ModelKey) -> impl Iterator<Item = &NewVector> {
-        let of = move |vector: &&Vector| vector.document == document && vector.model == model;
+        let of = move |vector: &&StoredVector| vector.document == document && vector.model == model;
         self.vectors.values().filter(of).map(|vector| &vector.vector)
     }
 
     /// Positions of the chunks that have a vector of a model or are rejected by it.
-    fn settled_positions(&self, key: DocumentKey, entry: &Entry, model: ModelKey) -> BTreeSet<usize> {
+    fn settled_positions(&self, key: DocumentKey, entry: &DocumentEntry, model: ModelKey) -> BTreeSet<usize> {
         let unreadable = entry.unreadable.iter().filter(|(of, _)| *of == model);
         let made = self.vectors_of(key, model).map(|vector| vector.position);
         made.chain(unreadable.map(|(_, chunk)| chunk.position)).collect()
     }
 
-    fn lacks(&self, key: DocumentKey, entry: &Entry, model: ModelKey) -> bool {
+    fn lacks_vectors_of(&self, key: DocumentKey, entry: &DocumentEntry, model: ModelKey) -> bool {
         let unreadable = entry.unreadable.iter().filter(|(of, _)| *of == model).count();
         entry.document.chunks.len() != self.vectors_of(key, model).count() + unreadable
     }
@@ -208,13 +208,14 @@ impl Content {
             return;
         }
         self.last_vector += 1;
-        self.vectors.insert(self.last_vector, Vector { model, document, vector });
+        self.vectors.insert(self.last_vector, StoredVector { model, document, vector });
     }
 
     fn mark_complete(&mut self, model: ModelKey, key: DocumentKey) {
-        let lacks = self.documents.get(&key).is_some_and(|entry| self.lacks(key, entry, model));
+        let is_incomplete =
+            self.documents.get(&key).is_some_and(|entry| self.lacks_vectors_of(key, entry, model));
         if let Some(entry) = self.documents.get_mut(&key) {
-            entry.embedded = if lacks { 0 } else { model };
+            entry.embedded = if is_incomplete { 0 } else { model };
         }
     }
 

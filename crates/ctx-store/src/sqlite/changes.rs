@@ -65,10 +65,10 @@ impl ChangeFeed for SqliteStore {
             }
             // One more than the limit, to detect that there are too many.
             let room = limit.saturating_add(1);
-            let deleted = gone(&snapshot, since, until, room)?;
+            let deleted = deleted_documents(&snapshot, since, until, room)?;
             let list_changed = until.newest_key > since.newest_key || !deleted.is_empty();
             let mut changed: Vec<Uuid> = deleted.into_iter().flatten().collect();
-            changed.extend(rewritten(&snapshot, since, until, room)?);
+            changed.extend(rewritten_documents(&snapshot, since, until, room)?);
             Ok((changed.len() <= limit).then_some(ChangedDocuments { changed, list_changed }))
         })
     }
@@ -157,18 +157,18 @@ fn added_vectors(
 }
 
 /// Documents that existed at `since` and were deleted by `until`. Deletions by an older version have no id.
-fn gone(
+fn deleted_documents(
     connection: &Connection,
     since: Checkpoint,
     until: Checkpoint,
-    most: usize,
+    limit: usize,
 ) -> rusqlite::Result<Vec<Option<Uuid>>> {
     connection
         .prepare_cached(
             "SELECT id FROM deletions WHERE generation > ?1 AND generation <= ?2 AND document <= ?3
              ORDER BY generation LIMIT ?4",
         )?
-        .query_map(params![since.generation.0, until.generation.0, since.newest_key, most], |row| {
+        .query_map(params![since.generation.0, until.generation.0, since.newest_key, limit], |row| {
             let id: Option<Vec<u8>> = row.get(0)?;
             Ok(id.and_then(|bytes| Uuid::from_slice(&bytes).ok()))
         })?
@@ -176,11 +176,11 @@ fn gone(
 }
 
 /// Documents that existed at `since` and were written again by `until`.
-fn rewritten(
+fn rewritten_documents(
     connection: &Connection,
     since: Checkpoint,
     until: Checkpoint,
-    most: usize,
+    limit: usize,
 ) -> rusqlite::Result<Vec<Uuid>> {
     connection
         .prepare_cached(
@@ -188,7 +188,7 @@ fn rewritten(
             "SELECT id FROM documents WHERE generation > ?1 AND generation <= ?2 AND +key <= ?3
              ORDER BY generation LIMIT ?4",
         )?
-        .query_map(params![since.generation.0, until.generation.0, since.newest_key, most], |row| {
+        .query_map(params![since.generation.0, until.generation.0, since.newest_key, limit], |row| {
             uuid(row, 0)
         })?
         .collect()

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, ToSql, params};
 
 impl SqliteStore {
-    pub(super) fn known_files(
+    pub(super) fn list_files(
         &self,
         source: &SourceName,
         after: Option<&FilePlace>,
@@ -20,14 +20,14 @@ impl SqliteStore {
         self.read(|connection| {
             // One snapshot for both tables.
             let snapshot = connection.unchecked_transaction()?;
-            let is_behind_names = after.is_some_and(|after| after.source_id.is_none());
-            let mut files = match is_behind_names {
+            let is_after_names = after.is_some_and(|after| after.source_id.is_none());
+            let mut files = match is_after_names {
                 true => Vec::new(),
-                false => named(&snapshot, &source, after, limit)?,
+                false => named_files(&snapshot, &source, after, limit)?,
             };
             let room = limit - files.len();
             if room > 0 {
-                files.extend(nameless(&snapshot, &source, after.filter(|_| is_behind_names), room)?);
+                files.extend(nameless_files(&snapshot, &source, after.filter(|_| is_after_names), room)?);
             }
             Ok(files)
         })
@@ -46,7 +46,7 @@ impl SqliteStore {
 }
 
 /// Files with names: a page of documents and a page of skipped files are read, and the first `limit` of both returned.
-fn named(
+fn named_files(
     connection: &Connection,
     source: &str,
     after: Option<&FilePlace>,
@@ -54,7 +54,7 @@ fn named(
 ) -> rusqlite::Result<Vec<KnownFile>> {
     let name = after.and_then(|after| after.source_id.as_deref()).unwrap_or_default();
     // The empty string is a valid name, so the first page includes it.
-    let (behind, id) = match after {
+    let (comparison, id) = match after {
         Some(after) => (">", after.id.as_bytes().as_slice()),
         None => (">=", [].as_slice()),
     };
@@ -64,11 +64,11 @@ fn named(
             "SELECT documents.id, documents.source_id, documents.read_at, documents.fingerprint,
                passed_over.fingerprint, passed_over.reason, passed_over.read_at
              FROM documents LEFT JOIN passed_over ON passed_over.id = documents.id
-             WHERE documents.source = ?1 AND documents.source_id {behind} ?2
+             WHERE documents.source = ?1 AND documents.source_id {comparison} ?2
              ORDER BY documents.source_id LIMIT ?3"
         ),
         params![source, name, limit],
-        stored,
+        stored_file,
     )?;
     files.extend(query(
         connection,
@@ -77,7 +77,7 @@ fn named(
            AND NOT EXISTS (SELECT 1 FROM documents WHERE documents.id = passed_over.id)
          ORDER BY source_id, id LIMIT ?4",
         params![source, name, id, limit],
-        skipped,
+        skipped_file,
     )?);
     files.sort_by(|a, b| a.place().order().cmp(&b.place().order()));
     files.truncate(limit);
@@ -85,7 +85,7 @@ fn named(
 }
 
 /// Files without names: skipped by an earlier version, which did not store names.
-fn nameless(
+fn nameless_files(
     connection: &Connection,
     source: &str,
     after: Option<&FilePlace>,
@@ -99,7 +99,7 @@ fn nameless(
            AND NOT EXISTS (SELECT 1 FROM documents WHERE documents.id = passed_over.id)
          ORDER BY id LIMIT ?3",
         params![source, id, limit],
-        skipped,
+        skipped_file,
     )
 }
 
@@ -112,29 +112,29 @@ fn query(
     connection.prepare_cached(sql)?.query_map(parameters, file)?.collect()
 }
 
-fn stored(row: &Row<'_>) -> rusqlite::Result<KnownFile> {
-    let (fingerprint, noted): (Option<String>, Option<String>) = (row.get(3)?, row.get(4)?);
+fn stored_file(row: &Row<'_>) -> rusqlite::Result<KnownFile> {
+    let (fingerprint, noted_fingerprint): (Option<String>, Option<String>) = (row.get(3)?, row.get(4)?);
     let reason: Option<String> = row.get(5)?;
-    let is_noted = noted.is_some();
-    let note = noted.as_deref().map(|noted| (noted, reason));
+    let has_note = noted_fingerprint.is_some();
+    let note = noted_fingerprint.as_deref().map(|noted_fingerprint| (noted_fingerprint, reason));
     Ok(KnownFile {
         id: uuid(row, 0)?,
         source_id: row.get(1)?,
-        read_at: time(row, if is_noted { 6 } else { 2 })?,
-        state: FileState::stored(fingerprint.as_deref(), note),
+        read_at: read_time(row, if has_note { 6 } else { 2 })?,
+        state: FileState::for_stored(fingerprint.as_deref(), note),
     })
 }
 
-fn skipped(row: &Row<'_>) -> rusqlite::Result<KnownFile> {
+fn skipped_file(row: &Row<'_>) -> rusqlite::Result<KnownFile> {
     Ok(KnownFile {
         id: uuid(row, 0)?,
         source_id: row.get(1)?,
-        read_at: time(row, 2)?,
-        state: FileState::skipped(row.get(3)?),
+        read_at: read_time(row, 2)?,
+        state: FileState::for_skipped(row.get(3)?),
     })
 }
 
-fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Timestamp>> {
+fn read_time(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Timestamp>> {
     let milliseconds: Option<i64> = row.get(index)?;
     Ok(milliseconds.and_then(|at| Timestamp::from_millisecond(at).ok()))
 }

@@ -3,9 +3,9 @@
 mod changes;
 mod classify;
 #[cfg(test)]
-mod earlier;
+mod earlier_formats;
 mod files;
-mod listed;
+mod list;
 mod lock;
 #[cfg(feature = "raw")]
 mod raw;
@@ -20,11 +20,11 @@ mod write;
 pub use raw::RawConnection;
 pub use state::{SqliteState, StateFiles};
 
-pub(crate) use state::{connect_state, create_state, state_failed, state_place};
+pub(crate) use state::{connect_state, create_state, state_error, state_place};
 
 use crate::error::StoreError;
 use crate::lease::{Lease, LeaseGuard, source_file_stem};
-use crate::private;
+use crate::private_files;
 use crate::store::{Store, StoreAbout};
 use classify::{Classify, place};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
@@ -165,13 +165,13 @@ impl SqliteStore {
             false => StoreError::ReadOnly { place: place(&self.path) },
         })?;
         let mut connection = writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
-        let transaction = begun.classify(&self.path)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let transaction = transaction.classify(&self.path)?;
         // A newer version may have migrated the file since it was opened.
         schema::refuse_newer(&transaction, &self.path)?;
-        let done = work(&transaction).classify(&self.path)?;
+        let result = work(&transaction).classify(&self.path)?;
         transaction.commit().classify(&self.path)?;
-        Ok(done)
+        Ok(result)
     }
 }
 
@@ -203,7 +203,7 @@ impl Store for SqliteStore {
         let path = match lease {
             Lease::Sync(source) => {
                 let folder = self.path.with_extension("locks");
-                private::create_folder(&folder).map_err(StoreError::Lease)?;
+                private_files::create_folder(&folder).map_err(StoreError::Lease)?;
                 folder.join(format!("{}.lock", source_file_stem(source)))
             }
             Lease::Fill => self.path.with_extension("vectors.lock"),
@@ -216,7 +216,7 @@ impl Store for SqliteStore {
 
 impl Connections {
     fn open(path: &Path) -> Result<(Uuid, Self), StoreError> {
-        let (connection, access, is_disk_full) = open_best(path)?;
+        let (connection, access, is_disk_full) = open_with_most_access(path)?;
         let id = match schema::prepare(&connection, access == Access::ReadWrite, path) {
             Err(StoreError::Open { place, .. }) if is_disk_full => return Err(StoreError::Full { place }),
             prepared => prepared?,
@@ -232,15 +232,15 @@ impl Connections {
 
 /// Opens the file with the most access possible: to write, else to read, else as an immutable file. The flag tells
 /// whether write access failed because of a full disk.
-fn open_best(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
-    if let Err(error) = private::create_file(path)
+fn open_with_most_access(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
+    if let Err(error) = private_files::create_file(path)
         && !path.exists()
     {
         return Err(StoreError::Open { place: place(path), reason: error.to_string() });
     }
     let mut failure: Option<rusqlite::Error> = None;
     for access in [Access::ReadWrite, Access::ReadOnly, Access::Exclusive, Access::Immutable] {
-        if !is_worth_trying(access, failure.as_ref()) {
+        if !should_try(access, failure.as_ref()) {
             continue;
         }
         let opened = connect(path, access, OpenFlags::SQLITE_OPEN_CREATE).and_then(|connection| {
@@ -283,7 +283,7 @@ fn open_best(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
 
 /// Whether to try this access after that failure. An exclusive lock blocks other processes, so it is tried only on a
 /// full disk.
-fn is_worth_trying(access: Access, failure: Option<&rusqlite::Error>) -> bool {
+fn should_try(access: Access, failure: Option<&rusqlite::Error>) -> bool {
     access != Access::Exclusive || failure.is_some_and(classify::is_space_problem)
 }
 
@@ -338,8 +338,8 @@ mod tests {
             (ffi::SQLITE_PERM, false),
         ] {
             let failure = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-            assert_eq!(is_worth_trying(Access::Exclusive, Some(&failure)), expected, "{failure}");
-            assert!(is_worth_trying(Access::Immutable, Some(&failure)), "{failure}");
+            assert_eq!(should_try(Access::Exclusive, Some(&failure)), expected, "{failure}");
+            assert!(should_try(Access::Immutable, Some(&failure)), "{failure}");
         }
     }
 

@@ -44,12 +44,12 @@ impl DocumentStore for SqliteStore {
             ))?;
             let mut found: HashMap<Uuid, Stamp> = HashMap::with_capacity(ids.len());
             for batch in ids.chunks(size) {
-                each_of(&mut stored, batch, size, |id, row| {
+                for_each_row(&mut stored, batch, size, |id, row| {
                     let stamp = StoredStamp { hash: row.get(1)?, fingerprint: row.get(2)? };
                     found.entry(id).or_default().stored = Some(stamp);
                     Ok(())
                 })?;
-                each_of(&mut skipped, batch, size, |id, row| {
+                for_each_row(&mut skipped, batch, size, |id, row| {
                     let note =
                         SkipNote { fingerprint: row.get(1)?, reason: row.get(2)?, is_named: row.get(3)? };
                     found.entry(id).or_default().skipped = Some(note);
@@ -88,7 +88,7 @@ impl DocumentStore for SqliteStore {
         after: Option<&FilePlace>,
         limit: usize,
     ) -> Result<Vec<KnownFile>, StoreError> {
-        self.known_files(source, after, limit)
+        self.list_files(source, after, limit)
     }
 
     fn name_skipped(&self, names: &[(DocumentId, String)]) -> Result<(), StoreError> {
@@ -214,11 +214,11 @@ impl DocumentStore for SqliteStore {
     }
 
     fn text(&self, id: DocumentId, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {
-        self.text_within(id, bytes_max)
+        self.read_text(id, bytes_max)
     }
 
     fn list(&self, after: DocumentKey, limit: usize) -> Result<Vec<ListedDocument>, StoreError> {
-        self.listed(after, limit)
+        self.list_documents(after, limit)
     }
 
     fn documents_within(
@@ -272,15 +272,15 @@ impl DocumentStore for SqliteStore {
 }
 
 /// Queries the rows of up to `size` ids.
-fn each_of(
+fn for_each_row(
     statement: &mut Statement<'_>,
     ids: &[Uuid],
     size: usize,
     mut each: impl FnMut(Uuid, &Row<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     // NULL as padding: no row has the id NULL.
-    let filled = ids.iter().map(|id| Some(id.as_bytes().as_slice())).chain(std::iter::repeat(None));
-    let mut rows = statement.query(params_from_iter(filled.take(size)))?;
+    let padded = ids.iter().map(|id| Some(id.as_bytes().as_slice())).chain(std::iter::repeat(None));
+    let mut rows = statement.query(params_from_iter(padded.take(size)))?;
     while let Some(row) = rows.next()? {
         each(uuid(row, 0)?, row)?;
     }

@@ -129,14 +129,14 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     if is_empty {
         return Ok(());
     }
-    let judge =
+    let inspect =
         |access| connect(path, access, OpenFlags::empty()).and_then(|connection| is_foreign(&connection));
-    let judged = match judge(Access::ReadOnly) {
+    let inspected = match inspect(Access::ReadOnly) {
         // Opened as immutable, without the WAL: the index of the WAL cannot be created in that folder.
-        Err(error) if is_access_problem(&error) => judge(Access::Immutable),
-        judged => judged,
+        Err(error) if is_access_problem(&error) => inspect(Access::Immutable),
+        inspected => inspected,
     };
-    match judged {
+    match inspected {
         Ok(true) => Err(StoreError::Foreign { place: place(path) }),
         Ok(false) => Ok(()),
         Err(error) if is_access_problem(&error) => {
@@ -150,10 +150,10 @@ fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
     let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let id = count("PRAGMA application_id")?;
     let tables = count("SELECT count(*) FROM sqlite_schema")?;
-    let ours = count(
+    let our_tables = count(
         "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'documents', 'passed_over')",
     )?;
-    Ok(id != i64::from(APPLICATION_ID) && (id != 0 || (tables > 0 && ours < 3)))
+    Ok(id != i64::from(APPLICATION_ID) && (id != 0 || (tables > 0 && our_tables < 3)))
 }
 
 /// Hardens a connection against an attacker-made file: runs no function that the schema names, and forbids writes to
@@ -288,9 +288,9 @@ mod tests {
             assert!(matches!(refused, StoreError::Foreign { .. }), "{name}: {refused}");
             assert_eq!(std::fs::read(&path).unwrap(), before, "{name}");
         }
-        let ours = folder.path().join("ours");
-        drop(SqliteStore::open(&ours).unwrap());
-        drop(SqliteStore::open(&ours).unwrap());
+        let our_path = folder.path().join("ours");
+        drop(SqliteStore::open(&our_path).unwrap());
+        drop(SqliteStore::open(&our_path).unwrap());
     }
 
     #[test]

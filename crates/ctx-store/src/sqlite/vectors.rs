@@ -20,7 +20,7 @@ use std::collections::{BTreeSet, HashMap};
 const DELETE_BATCH: usize = 5_000;
 
 /// SQL condition: the document lacks vectors of the model `?1`. Chunks that the model rejects need none.
-const LACKS: &str = "(SELECT count(*) FROM chunks WHERE document = documents.key)
+const LACKS_VECTORS: &str = "(SELECT count(*) FROM chunks WHERE document = documents.key)
   <> (SELECT count(*) FROM vectors WHERE document = documents.key AND model = ?1)
    + (SELECT count(*) FROM unreadable_chunks WHERE document = documents.key AND model = ?1)";
 
@@ -82,7 +82,7 @@ impl VectorStore for SqliteStore {
         let PendingQuery { model, marked, after, limit } = *query;
         let lacks = match marked {
             true => "embedded <> ?1",
-            false => LACKS,
+            false => LACKS_VECTORS,
         };
         self.read(|connection| {
             let snapshot = connection.unchecked_transaction()?;
@@ -94,7 +94,7 @@ impl VectorStore for SqliteStore {
             let mut pending = Vec::new();
             while let Some(row) = rows.next()? {
                 let key: u64 = row.get(0)?;
-                let has = positions(&snapshot, model, key)?;
+                let settled = settled_positions(&snapshot, model, key)?;
                 let chunks = spans(&snapshot, row.get(0)?)?.into_iter().enumerate();
                 pending.push(PendingDocument {
                     key,
@@ -102,7 +102,7 @@ impl VectorStore for SqliteStore {
                     title: row.get(2)?,
                     body: row.get(3)?,
                     name: row.get(4)?,
-                    chunks: chunks.filter(|(position, _)| !has.contains(position)).collect(),
+                    chunks: chunks.filter(|(position, _)| !settled.contains(position)).collect(),
                 });
             }
             Ok(pending)
@@ -111,7 +111,9 @@ impl VectorStore for SqliteStore {
 
     fn lacks_vectors(&self, model: ModelKey) -> Result<bool, StoreError> {
         self.read(|connection| {
-            connection.prepare_cached(&format!("SELECT 1 FROM documents WHERE {LACKS}"))?.exists([model])
+            connection
+                .prepare_cached(&format!("SELECT 1 FROM documents WHERE {LACKS_VECTORS}"))?
+                .exists([model])
         })
     }
 
@@ -191,7 +193,7 @@ impl VectorStore for SqliteStore {
         self.read(|connection| {
             let snapshot = connection.unchecked_transaction()?;
             let mut statement = snapshot.prepare_cached("SELECT half FROM exact_vectors WHERE key = ?1")?;
-            vectors.iter().map(|vector| exact(&mut statement, params![vector.0])).collect()
+            vectors.iter().map(|vector| exact_vector(&mut statement, params![vector.0])).collect()
         })
     }
 
@@ -208,7 +210,7 @@ impl VectorStore for SqliteStore {
             )?;
             chunks
                 .iter()
-                .map(|(document, position)| exact(&mut statement, params![document, model, position]))
+                .map(|(document, position)| exact_vector(&mut statement, params![document, model, position]))
                 .collect()
         })
     }
@@ -310,7 +312,9 @@ fn insert(
 /// Marks a document as complete if it has all vectors of a model, otherwise as incomplete.
 fn mark_complete(transaction: &Transaction<'_>, model: ModelKey, document: u64) -> rusqlite::Result<()> {
     transaction
-        .prepare_cached(&format!("UPDATE documents SET embedded = iif({LACKS}, 0, ?1) WHERE key = ?2"))?
+        .prepare_cached(&format!(
+            "UPDATE documents SET embedded = iif({LACKS_VECTORS}, 0, ?1) WHERE key = ?2"
+        ))?
         .execute(params![model, document])
         .map(drop)
 }
@@ -349,7 +353,11 @@ pub(super) fn vector_state(connection: &Connection, model: ModelKey) -> rusqlite
 }
 
 /// Positions of the chunks that have a vector of a model or are rejected by it.
-fn positions(connection: &Connection, model: ModelKey, document: u64) -> rusqlite::Result<BTreeSet<usize>> {
+fn settled_positions(
+    connection: &Connection,
+    model: ModelKey,
+    document: u64,
+) -> rusqlite::Result<BTreeSet<usize>> {
     connection
         .prepare_cached(
             "SELECT position FROM vectors WHERE document = ?1 AND model = ?2
@@ -364,7 +372,7 @@ pub(super) fn sequence(key: i64) -> VectorSequence {
     VectorSequence(u64::try_from(key).unwrap_or_default())
 }
 
-fn exact(
+fn exact_vector(
     statement: &mut rusqlite::CachedStatement<'_>,
     parameters: &[&dyn ToSql],
 ) -> rusqlite::Result<Option<Vec<u8>>> {

@@ -75,19 +75,19 @@ fn apply(transaction: &Transaction<'_>, mutation: &Mutation) -> rusqlite::Result
             transaction
                 .prepare_cached("UPDATE documents SET fingerprint = ?2, read_at = ?3 WHERE id = ?1")?
                 .execute(params![id.as_bytes().as_slice(), fingerprint, now()])?;
-            let file = FileRow { id: *id, source: &source.to_string(), source_id };
-            remark(transaction, file, fingerprint.as_deref(), note.as_deref())?;
+            let file = FileRef { id: *id, source: &source.to_string(), source_id };
+            replace_skip_note(transaction, file, fingerprint.as_deref(), note.as_deref())?;
             Ok(None)
         }
         Mutation::SkipEmpty { id, source, source_id, fingerprint } => {
             let generation = delete(transaction, *id)?;
-            let file = FileRow { id: *id, source: &source.to_string(), source_id };
-            pass_over(transaction, file, fingerprint, None)?;
+            let file = FileRef { id: *id, source: &source.to_string(), source_id };
+            insert_skip_note(transaction, file, fingerprint, None)?;
             Ok(generation)
         }
         Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason } => {
-            let file = FileRow { id: *id, source: &source.to_string(), source_id };
-            pass_over(transaction, file, fingerprint, Some(reason))?;
+            let file = FileRef { id: *id, source: &source.to_string(), source_id };
+            insert_skip_note(transaction, file, fingerprint, Some(reason))?;
             Ok(None)
         }
         Mutation::Delete(id) => delete(transaction, *id),
@@ -95,7 +95,7 @@ fn apply(transaction: &Transaction<'_>, mutation: &Mutation) -> rusqlite::Result
 }
 
 fn put(transaction: &Transaction<'_>, document: &NewDocument) -> rusqlite::Result<Generation> {
-    let generation = advance(transaction)?;
+    let generation = next_generation(transaction)?;
     let key: u64 = transaction
         .prepare_cached(
             "INSERT INTO documents (id, source, source_id, source_url, title, author, created_at,
@@ -141,25 +141,25 @@ fn put(transaction: &Transaction<'_>, document: &NewDocument) -> rusqlite::Resul
     drop(insert);
     vectors::replace(transaction, key, &document.vectors)?;
     let (fingerprint, note) = (document.fingerprint.as_deref(), document.note.as_deref());
-    let file = FileRow { id: document.id, source: &document.source, source_id: &document.source_id };
-    remark(transaction, file, fingerprint, note)?;
+    let file = FileRef { id: document.id, source: &document.source, source_id: &document.source_id };
+    replace_skip_note(transaction, file, fingerprint, note)?;
     Ok(Generation(generation))
 }
 
-fn advance(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
+fn next_generation(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
     transaction
         .prepare_cached("UPDATE meta SET generation = generation + 1 RETURNING generation")?
         .query_row([], |row| row.get(0))
 }
 
 fn delete(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<Option<Generation>> {
-    remember_text(transaction, id)?;
+    delete_skip_note(transaction, id)?;
     let key: Option<i64> = transaction
         .prepare_cached("DELETE FROM documents WHERE id = ?1 RETURNING key")?
         .query_row([id.as_bytes().as_slice()], |row| row.get(0))
         .optional()?;
     let Some(key) = key else { return Ok(None) };
-    let generation = advance(transaction)?;
+    let generation = next_generation(transaction)?;
     transaction
         .prepare_cached("INSERT INTO deletions (generation, document, id) VALUES (?1, ?2, ?3)")?
         .execute(params![generation, key, id.as_bytes().as_slice()])?;
@@ -168,15 +168,15 @@ fn delete(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<Opt
 
 /// The file that a row of `passed_over` is about.
 #[derive(Clone, Copy)]
-struct FileRow<'a> {
+struct FileRef<'a> {
     id: DocumentId,
     source: &'a str,
     source_id: &'a str,
 }
 
-fn pass_over(
+fn insert_skip_note(
     transaction: &Transaction<'_>,
-    file: FileRow<'_>,
+    file: FileRef<'_>,
     fingerprint: &str,
     reason: Option<&str>,
 ) -> rusqlite::Result<()> {
@@ -197,21 +197,21 @@ fn pass_over(
 }
 
 /// Replaces the skip note of a file; without a fingerprint or a note, deletes it.
-fn remark(
+fn replace_skip_note(
     transaction: &Transaction<'_>,
-    file: FileRow<'_>,
+    file: FileRef<'_>,
     fingerprint: Option<&str>,
     note: Option<&str>,
 ) -> rusqlite::Result<()> {
-    remember_text(transaction, file.id)?;
+    delete_skip_note(transaction, file.id)?;
     match (fingerprint, note) {
-        (Some(fingerprint), Some(note)) => pass_over(transaction, file, fingerprint, Some(note)),
+        (Some(fingerprint), Some(note)) => insert_skip_note(transaction, file, fingerprint, Some(note)),
         _ => Ok(()),
     }
 }
 
 /// Deletes the skip note of a file.
-fn remember_text(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<()> {
+fn delete_skip_note(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<()> {
     transaction
         .prepare_cached("DELETE FROM passed_over WHERE id = ?1")?
         .execute([id.as_bytes().as_slice()])

@@ -1,7 +1,7 @@
 //! OAuth logins at upstream servers, shared by all workspaces of the user.
 
 use crate::error::StoreError;
-use crate::sqlite::{connect_state, create_state, state_failed, state_place};
+use crate::sqlite::{connect_state, create_state, state_error, state_place};
 use ctx_core::Secret;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::fs::{File, OpenOptions};
@@ -92,7 +92,7 @@ impl Credentials {
 
     fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let connection = connect_state(&self.path, MIGRATIONS)?;
-        let failed = |source| state_failed(&self.path, source);
+        let failed = |source| state_error(&self.path, source);
         // Erases replaced and deleted values from the file.
         connection.execute_batch("PRAGMA secure_delete = ON").map_err(failed)?;
         work(&connection).map_err(failed)

@@ -1,7 +1,7 @@
 //! Trust: the user's approvals of configurations, for all workspaces.
 
 use crate::error::StoreError;
-use crate::sqlite::{connect_state, create_state, state_failed};
+use crate::sqlite::{connect_state, create_state, state_error};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ impl Trust {
 
     fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let connection = connect_state(&self.path, MIGRATIONS)?;
-        work(&connection).map_err(|source| state_failed(&self.path, source))
+        work(&connection).map_err(|source| state_error(&self.path, source))
     }
 }
 

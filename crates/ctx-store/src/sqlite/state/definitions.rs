@@ -1,6 +1,6 @@
 //! Tool definitions of upstream servers: those seen last, and those accepted (pinned).
 
-use super::file::{connect, failed};
+use super::file::{connect, sqlite_error};
 use crate::error::StoreError;
 use crate::state::ServerDefinitions;
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Maximum number of records per server name, each for another way to reach it. Changing the configuration back
 /// restores what was accepted.
-const WAYS_MAX: i64 = 4;
+const REACHES_MAX: i64 = 4;
 /// Migrations of the file: each leads from the format of its index to the next.
 const MIGRATIONS: &[&str] = &["CREATE TABLE definitions (
        server TEXT NOT NULL,
@@ -23,30 +23,35 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE definitions (
 
 /// The records of upstream servers, by name and by how the server is reached.
 #[derive(Clone, Debug)]
-pub(super) struct Definitions {
+pub(super) struct DefinitionRecords {
     path: PathBuf,
 }
 
-impl Definitions {
+impl DefinitionRecords {
     /// The records in this file, which need not exist yet.
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
     /// The record of a server.
-    pub(super) fn of(&self, server: &str, reach: &str) -> Result<Option<ServerDefinitions>, StoreError> {
+    pub(super) fn get(&self, server: &str, reach: &str) -> Result<Option<ServerDefinitions>, StoreError> {
         // Reading must not create the file.
         if !self.path.exists() {
             return Ok(None);
         }
-        self.with(|connection| kept(connection, server, reach))
+        self.with(|connection| find_record(connection, server, reach))
     }
 
     /// Records the definitions that a server sent; the first ones are also accepted. Returns the updated record.
-    pub(super) fn see(&self, server: &str, reach: &str, seen: &str) -> Result<ServerDefinitions, StoreError> {
+    pub(super) fn record_seen(
+        &self,
+        server: &str,
+        reach: &str,
+        seen: &str,
+    ) -> Result<ServerDefinitions, StoreError> {
         self.with(|connection| {
             let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-            let before = kept(&transaction, server, reach)?;
+            let before = find_record(&transaction, server, reach)?;
             if let Some(before) = before.as_ref().filter(|before| before.seen == seen) {
                 return Ok(before.clone());
             }
@@ -61,7 +66,7 @@ impl Definitions {
                    SELECT reach FROM definitions WHERE server = ?1 AND reach <> ?2
                    ORDER BY seen_at DESC, reach LIMIT ?3
                  )",
-                params![server, reach, WAYS_MAX - 1],
+                params![server, reach, REACHES_MAX - 1],
             )?;
             transaction.commit()?;
             let accepted = before.map_or_else(|| seen.to_owned(), |before| before.accepted);
@@ -106,11 +111,15 @@ impl Definitions {
 
     fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let connection = connect(&self.path, MIGRATIONS)?;
-        work(&connection).map_err(|source| failed(&self.path, source))
+        work(&connection).map_err(|source| sqlite_error(&self.path, source))
     }
 }
 
-fn kept(connection: &Connection, server: &str, reach: &str) -> rusqlite::Result<Option<ServerDefinitions>> {
+fn find_record(
+    connection: &Connection,
+    server: &str,
+    reach: &str,
+) -> rusqlite::Result<Option<ServerDefinitions>> {
     connection
         .query_row(
             "SELECT seen, accepted FROM definitions WHERE server = ?1 AND reach = ?2",
@@ -124,74 +133,74 @@ fn kept(connection: &Connection, server: &str, reach: &str) -> rusqlite::Result<
 mod tests {
     use super::*;
 
-    fn definitions() -> (tempfile::TempDir, Definitions) {
+    fn definitions() -> (tempfile::TempDir, DefinitionRecords) {
         let folder = tempfile::tempdir().unwrap();
-        let definitions = Definitions::new(folder.path().join("upstreams.sqlite"));
+        let definitions = DefinitionRecords::new(folder.path().join("upstreams.sqlite"));
         (folder, definitions)
     }
 
-    fn kept(seen: &str, accepted: &str) -> ServerDefinitions {
+    fn record(seen: &str, accepted: &str) -> ServerDefinitions {
         ServerDefinitions { seen: seen.to_owned(), accepted: accepted.to_owned() }
     }
 
     #[test]
     fn what_is_seen_first_is_accepted_and_what_is_seen_later_is_not_until_somebody_does() {
         let (_folder, definitions) = definitions();
-        assert_eq!(definitions.see("up", "a", "one").unwrap(), kept("one", "one"));
-        assert_eq!(definitions.see("up", "a", "two").unwrap(), kept("two", "one"));
-        assert_eq!(definitions.see("up", "a", "two").unwrap(), kept("two", "one"));
+        assert_eq!(definitions.record_seen("up", "a", "one").unwrap(), record("one", "one"));
+        assert_eq!(definitions.record_seen("up", "a", "two").unwrap(), record("two", "one"));
+        assert_eq!(definitions.record_seen("up", "a", "two").unwrap(), record("two", "one"));
         // The user accepts the definitions that were shown, not those seen since.
-        definitions.see("up", "a", "three").unwrap();
+        definitions.record_seen("up", "a", "three").unwrap();
         assert!(definitions.accept("up", "a", "two").unwrap());
-        assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("three", "two")));
+        assert_eq!(definitions.get("up", "a").unwrap(), Some(record("three", "two")));
         // Definitions that are no longer accepted cannot be extended.
         assert!(!definitions.extend("up", "a", "one", "one and a prompt").unwrap());
         assert!(definitions.extend("up", "a", "two", "two and a prompt").unwrap());
-        assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("three", "two and a prompt")));
+        assert_eq!(definitions.get("up", "a").unwrap(), Some(record("three", "two and a prompt")));
     }
 
     #[test]
     fn definitions_of_every_format_are_kept() {
         for format in 1..=MIGRATIONS.len() {
             let (_folder, path) = crate::fixtures::load("upstreams", &MIGRATIONS[..format]);
-            let definitions = Definitions::new(path);
+            let definitions = DefinitionRecords::new(path);
             let (both, one) = (r#"{"tools":["list","drop"]}"#, r#"{"tools":["list"]}"#);
             let reach = "https://jira.example.com/mcp";
-            assert_eq!(definitions.of("jira", reach).unwrap(), Some(kept(both, one)));
+            assert_eq!(definitions.get("jira", reach).unwrap(), Some(record(both, one)));
             assert!(definitions.extend("jira", reach, one, both).unwrap());
-            assert!(definitions.of("files", "npx -y server-filesystem .").unwrap().is_some());
+            assert!(definitions.get("files", "npx -y server-filesystem .").unwrap().is_some());
         }
     }
 
     #[test]
     fn another_server_under_an_old_name_begins_anew_and_the_old_one_may_come_back() {
         let (_folder, definitions) = definitions();
-        definitions.see("up", "a", "one").unwrap();
-        definitions.see("up", "a", "two").unwrap();
-        assert_eq!(definitions.of("up", "b").unwrap(), None);
-        assert_eq!(definitions.see("up", "b", "other").unwrap(), kept("other", "other"));
-        assert_eq!(definitions.of("up", "a").unwrap(), Some(kept("two", "one")));
-        assert_eq!(definitions.of("elsewhere", "a").unwrap(), None);
+        definitions.record_seen("up", "a", "one").unwrap();
+        definitions.record_seen("up", "a", "two").unwrap();
+        assert_eq!(definitions.get("up", "b").unwrap(), None);
+        assert_eq!(definitions.record_seen("up", "b", "other").unwrap(), record("other", "other"));
+        assert_eq!(definitions.get("up", "a").unwrap(), Some(record("two", "one")));
+        assert_eq!(definitions.get("elsewhere", "a").unwrap(), None);
     }
 
     #[test]
     fn only_some_ways_to_reach_a_server_are_remembered() {
         let (_folder, definitions) = definitions();
-        definitions.see("other", "a", "one").unwrap();
+        definitions.record_seen("other", "a", "one").unwrap();
         let ways = ["a", "b", "c", "d", "e", "f"];
         for way in ways {
-            definitions.see("up", way, "one").unwrap();
+            definitions.record_seen("up", way, "one").unwrap();
         }
-        let known = ways.iter().filter(|way| definitions.of("up", way).unwrap().is_some());
-        assert_eq!(known.count() as i64, WAYS_MAX);
-        assert!(definitions.of("up", "f").unwrap().is_some());
-        assert!(definitions.of("other", "a").unwrap().is_some());
+        let known = ways.iter().filter(|way| definitions.get("up", way).unwrap().is_some());
+        assert_eq!(known.count() as i64, REACHES_MAX);
+        assert!(definitions.get("up", "f").unwrap().is_some());
+        assert!(definitions.get("other", "a").unwrap().is_some());
     }
 
     #[test]
     fn asking_and_accepting_make_no_file() {
         let (_folder, definitions) = definitions();
-        assert_eq!(definitions.of("up", "a").unwrap(), None);
+        assert_eq!(definitions.get("up", "a").unwrap(), None);
         assert!(!definitions.accept("up", "a", "one").unwrap());
         assert!(!definitions.path.exists());
     }

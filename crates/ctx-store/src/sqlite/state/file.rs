@@ -22,19 +22,19 @@ pub(crate) fn place(path: &Path) -> Place {
 }
 
 /// A SQLite error with a state file.
-pub(crate) fn failed(path: &Path, source: rusqlite::Error) -> StoreError {
+pub(crate) fn sqlite_error(path: &Path, source: rusqlite::Error) -> StoreError {
     StoreError::Failed { place: place(path), source: source.into() }
 }
 
 /// Creates a file with mode 0600 before SQLite does, so that other users can never read or write it.
 pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
-    let failed = |source| StoreError::Create { place: place(path), source };
+    let create_error = |source| StoreError::Create { place: place(path), source };
     if let Some(folder) = path.parent() {
         let mut builder = DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(folder).map_err(failed)?;
+        builder.create(folder).map_err(create_error)?;
     }
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -42,7 +42,7 @@ pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => restrict(path),
-        Err(error) if !path.exists() => return Err(failed(error)),
+        Err(error) if !path.exists() => return Err(create_error(error)),
         _ => {}
     }
     Ok(())
@@ -79,7 +79,7 @@ pub(crate) fn connect(path: &Path, migrations: &[&str]) -> Result<Connection, St
 }
 
 fn try_connect(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
-    let failed = |source| failed(path, source);
+    let failed = |source| sqlite_error(path, source);
     create(path)?;
     let connection = Connection::open(path).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;

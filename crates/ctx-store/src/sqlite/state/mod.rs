@@ -8,14 +8,14 @@ mod file;
 mod runs;
 
 pub(crate) use file::{
-    connect as connect_state, create as create_state, failed as state_failed, place as state_place,
+    connect as connect_state, create as create_state, place as state_place, sqlite_error as state_error,
 };
 
 use crate::error::StoreError;
 use crate::state::{RecordedRun, RunFilter, Server, ServerDefinitions, State};
 use ctx_core::{Run, RunId, RunLog};
-use definitions::Definitions;
-use runs::Runs;
+use definitions::DefinitionRecords;
+use runs::RunRecords;
 use std::path::PathBuf;
 
 /// Paths of the state files, which need not exist yet.
@@ -29,14 +29,14 @@ pub struct StateFiles {
 
 /// State in SQLite files. No file is opened before it is needed.
 pub struct SqliteState {
-    runs: Runs,
-    definitions: Definitions,
+    runs: RunRecords,
+    definitions: DefinitionRecords,
 }
 
 impl SqliteState {
     /// The state in these files.
     pub fn new(files: StateFiles) -> Self {
-        Self { runs: Runs::new(files.runs), definitions: Definitions::new(files.definitions) }
+        Self { runs: RunRecords::new(files.runs), definitions: DefinitionRecords::new(files.definitions) }
     }
 }
 
@@ -68,11 +68,11 @@ impl State for SqliteState {
     }
 
     fn definitions(&self, server: &Server<'_>) -> Result<Option<ServerDefinitions>, StoreError> {
-        self.definitions.of(server.name, server.reach)
+        self.definitions.get(server.name, server.reach)
     }
 
     fn see_definitions(&self, server: &Server<'_>, seen: &str) -> Result<ServerDefinitions, StoreError> {
-        self.definitions.see(server.name, server.reach, seen)
+        self.definitions.record_seen(server.name, server.reach, seen)
     }
 
     fn accept_definitions(&self, server: &Server<'_>, accepted: &str) -> Result<bool, StoreError> {

@@ -1,8 +1,8 @@
 //! Run records, with a bound on their age and on their number.
 
-use super::file::{connect, failed};
+use super::file::{connect, sqlite_error};
 use crate::error::StoreError;
-use crate::state::{RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, with_inside};
+use crate::state::{RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, with_nested_totals};
 use ctx_core::{Inside, Outcome, Run, RunId};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -12,11 +12,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Maximum number of runs in the queue of the writer.
-const QUEUE: usize = 4_096;
+const QUEUE_RUNS_MAX: usize = 4_096;
 /// How long a run may wait in the queue, so that several are written in one transaction.
-const GATHER: Duration = Duration::from_millis(200);
+const BATCH_DELAY: Duration = Duration::from_millis(200);
 /// Batches between two removals of old runs.
-const PRUNE_EVERY: u64 = 64;
+const PRUNE_INTERVAL_BATCHES: u64 = 64;
 /// Migrations of the file: each leads from the format of its index to the next.
 const MIGRATIONS: &[&str] = &["CREATE TABLE runs (
        id TEXT PRIMARY KEY,
@@ -35,28 +35,28 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE runs (
      CREATE INDEX runs_by_time ON runs (started_at);"];
 
 /// The record of runs.
-pub(super) struct Runs {
+pub(super) struct RunRecords {
     path: PathBuf,
-    queue: Arc<Queue>,
+    queue: Arc<RunQueue>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The queue of the writer thread. A channel would wake the thread for each run.
 #[derive(Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
+struct RunQueue {
+    queued: Mutex<QueuedRuns>,
     first_arrived: Condvar,
     closing: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct QueuedRuns {
     runs: Vec<Run>,
     is_open: bool,
     overflowed: bool,
 }
 
-impl Runs {
+impl RunRecords {
     /// The record at `path`, which need not exist yet.
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, queue: Arc::default(), writer: Mutex::default() }
@@ -70,13 +70,13 @@ impl Runs {
         }
         let connection = connect(&self.path, MIGRATIONS)?;
         // Set before the writer starts, because the writer ends when the queue is closed.
-        self.queue.waiting().is_open = true;
+        self.queue.lock().is_open = true;
         let started = std::thread::Builder::new().name("runs".to_owned()).spawn({
             let queue = self.queue.clone();
-            move || write_all(&connection, &queue)
+            move || write_batches(&connection, &queue)
         });
         *writer = Some(started.map_err(|error| {
-            self.queue.waiting().is_open = false;
+            self.queue.lock().is_open = false;
             StoreError::Writer(error.to_string())
         })?);
         Ok(())
@@ -100,7 +100,7 @@ impl Runs {
                      GROUP BY listed.id ORDER BY listed.id DESC",
                 )?
                 .query_map(params![filter.tool, filter.failed, filter.limit], |row| {
-                    let run = run(row)?;
+                    let run = run_from_row(row)?;
                     let inside = Inside::new(row.get(11)?, row.get(12)?, run.result_bytes);
                     Ok(RecordedRun { run, inside })
                 })?
@@ -119,10 +119,10 @@ impl Runs {
                      )
                      SELECT runs.* FROM runs JOIN tree USING (id) ORDER BY runs.started_at, runs.id LIMIT ?2",
                 )?
-                .query_map(params![id.to_string(), RUN_TREE_MAX], run)?
+                .query_map(params![id.to_string(), RUN_TREE_MAX], run_from_row)?
                 .collect()
         })?;
-        Ok(with_inside(runs))
+        Ok(with_nested_totals(runs))
     }
 
     /// The run whose id starts with `prefix`, if exactly one does.
@@ -145,7 +145,7 @@ impl Runs {
 
     /// Writes the queued runs and ends the writer. Runs recorded after this call are dropped.
     pub(super) fn close(&self) {
-        self.queue.waiting().is_open = false;
+        self.queue.lock().is_open = false;
         self.queue.first_arrived.notify_one();
         self.queue.closing.notify_one();
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -157,58 +157,59 @@ impl Runs {
 
     fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let connection = connect(&self.path, MIGRATIONS)?;
-        work(&connection).map_err(|source| failed(&self.path, source))
+        work(&connection).map_err(|source| sqlite_error(&self.path, source))
     }
 }
 
-impl Runs {
+impl RunRecords {
     pub(super) fn record(&self, run: Run) {
-        let mut waiting = self.queue.waiting();
-        if !waiting.is_open {
+        let mut queued = self.queue.lock();
+        if !queued.is_open {
             return;
         }
-        if waiting.runs.len() >= QUEUE {
-            if !std::mem::replace(&mut waiting.overflowed, true) {
+        if queued.runs.len() >= QUEUE_RUNS_MAX {
+            if !std::mem::replace(&mut queued.overflowed, true) {
                 tracing::warn!("runs come faster than they can be recorded; some are missing");
             }
             return;
         }
-        waiting.runs.push(run);
-        if waiting.runs.len() == 1 {
+        queued.runs.push(run);
+        if queued.runs.len() == 1 {
             self.queue.first_arrived.notify_one();
         }
     }
 }
 
-impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+impl RunQueue {
+    fn lock(&self) -> MutexGuard<'_, QueuedRuns> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next batch: the first run, and those that arrive within [`GATHER`], since one transaction for many costs
+    /// The next batch: the first run, and those that arrive within [`BATCH_DELAY`], since one transaction for many costs
     /// hardly more than for one. `None` when the queue is closed and empty.
-    fn next(&self) -> Option<Vec<Run>> {
-        let idle = |waiting: &mut Waiting| waiting.runs.is_empty() && waiting.is_open;
-        let waiting =
-            self.first_arrived.wait_while(self.waiting(), idle).unwrap_or_else(PoisonError::into_inner);
-        let open = |waiting: &mut Waiting| waiting.is_open;
-        let gathered = self.closing.wait_timeout_while(waiting, GATHER, open);
-        let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
-        let runs = std::mem::take(&mut waiting.runs);
+    fn next_batch(&self) -> Option<Vec<Run>> {
+        let idle = |queued: &mut QueuedRuns| queued.runs.is_empty() && queued.is_open;
+        let queued = self.first_arrived.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let open = |queued: &mut QueuedRuns| queued.is_open;
+        let waited = self.closing.wait_timeout_while(queued, BATCH_DELAY, open);
+        let (mut queued, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let runs = std::mem::take(&mut queued.runs);
         (!runs.is_empty()).then_some(runs)
     }
 }
 
-impl Drop for Runs {
+impl Drop for RunRecords {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-fn write_all(connection: &Connection, queue: &Queue) {
+fn write_batches(connection: &Connection, queue: &RunQueue) {
     let mut batches = 0u64;
-    while let Some(runs) = queue.next() {
-        if let Err(error) = write_batch(connection, runs.into_iter(), batches.is_multiple_of(PRUNE_EVERY)) {
+    while let Some(runs) = queue.next_batch() {
+        if let Err(error) =
+            write_batch(connection, runs.into_iter(), batches.is_multiple_of(PRUNE_INTERVAL_BATCHES))
+        {
             tracing::warn!(%error, "runs could not be recorded");
         }
         batches += 1;
@@ -264,7 +265,7 @@ fn prune(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
+fn run_from_row(row: &Row<'_>) -> rusqlite::Result<Run> {
     let conversion = |index, error: Box<dyn std::error::Error + Send + Sync>| {
         rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error)
     };
@@ -298,7 +299,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    impl Runs {
+    impl RunRecords {
         fn open(path: &Path) -> Result<Self, StoreError> {
             let runs = Self::new(path.to_owned());
             runs.start().map(|()| runs)
@@ -326,7 +327,7 @@ mod tests {
         }
     }
 
-    fn list_all(runs: &Runs) -> Vec<Run> {
+    fn list_all(runs: &RunRecords) -> Vec<Run> {
         let listed = runs.list(&RunFilter { limit: 100_000, ..RunFilter::default() }).unwrap();
         listed.into_iter().map(|recorded| recorded.run).collect()
     }
@@ -336,12 +337,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.sqlite");
         let (outer, inner) = (sample(1, None, None), sample(2, Some(1), Some("timeout")));
-        let runs = Runs::open(&path).unwrap();
+        let runs = RunRecords::open(&path).unwrap();
         runs.record(inner.clone());
         runs.record(outer.clone());
         drop(runs);
 
-        let runs = Runs::open(&path).unwrap();
+        let runs = RunRecords::open(&path).unwrap();
         assert_eq!(list_all(&runs), std::slice::from_ref(&outer));
         assert_eq!(runs.tree(outer.id).unwrap().len(), 2);
         assert!(runs.tree(outer.id).unwrap().iter().any(|recorded| recorded.run == inner));
@@ -353,7 +354,7 @@ mod tests {
     fn runs_of_every_format_are_kept() {
         for format in 1..=MIGRATIONS.len() {
             let (_folder, path) = crate::fixtures::load("state", &MIGRATIONS[..format]);
-            let runs = Runs::new(path);
+            let runs = RunRecords::new(path);
             let all = list_all(&runs);
             let searched: Vec<&str> = all.iter().filter_map(|run| run.arguments["query"].as_str()).collect();
             assert_eq!(searched, ["lever", "button"]);
@@ -372,7 +373,7 @@ mod tests {
         let connection = connect(&path, MIGRATIONS).unwrap();
         let more = RUNS_KEPT as u128 + 50;
         write_batch(&connection, (1..=more).map(|id| sample(id, None, None)), true).unwrap();
-        let runs = Runs::open(&path).unwrap();
+        let runs = RunRecords::open(&path).unwrap();
         let kept = list_all(&runs);
         assert_eq!(kept.len(), RUNS_KEPT);
         assert_eq!(kept[0].id, sample(more, None, None).id);
@@ -381,7 +382,7 @@ mod tests {
     #[test]
     fn calls_inside_are_counted_at_any_depth_with_what_they_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let runs = Runs::open(&folder.path().join("state.sqlite")).unwrap();
+        let runs = RunRecords::open(&folder.path().join("state.sqlite")).unwrap();
         // Run 1 has the nested runs 2 and 3, run 3 has run 4. Run 5 has none.
         for (id, parent) in [(1, None), (2, Some(1)), (3, Some(1)), (4, Some(3)), (5, None)] {
             let bytes = usize::try_from(id).unwrap() * 100;
@@ -408,13 +409,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.sqlite");
         connect(&path, MIGRATIONS).unwrap().pragma_update(None, "user_version", 99).unwrap();
-        assert!(matches!(Runs::open(&path), Err(StoreError::Newer { found: 99, .. })));
+        assert!(matches!(RunRecords::open(&path), Err(StoreError::Newer { found: 99, .. })));
     }
 
     #[test]
     fn failures_can_be_listed_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let runs = Runs::open(&folder.path().join("state.sqlite")).unwrap();
+        let runs = RunRecords::open(&folder.path().join("state.sqlite")).unwrap();
         runs.record(sample(1, None, None));
         runs.record(sample(2, None, Some("bad_request")));
         runs.close();

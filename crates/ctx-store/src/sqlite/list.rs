@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 impl SqliteStore {
     /// At most `most` documents after the key `after`, in insertion order.
-    pub(super) fn listed(&self, after: u64, most: usize) -> Result<Vec<ListedDocument>, StoreError> {
+    pub(super) fn list_documents(&self, after: u64, limit: usize) -> Result<Vec<ListedDocument>, StoreError> {
         self.read(|connection| {
             connection
                 .prepare_cached(
@@ -17,7 +17,7 @@ impl SqliteStore {
                     "SELECT key, id, source, source_id, title, content_type, octet_length(body)
                      FROM documents CROSS JOIN bodies ON document = key WHERE key > ?1 ORDER BY key LIMIT ?2",
                 )?
-                .query_map(params![after, most], |row| {
+                .query_map(params![after, limit], |row| {
                     Ok(ListedDocument {
                         key: row.get(0)?,
                         id: uuid(row, 1)?,
@@ -33,7 +33,7 @@ impl SqliteStore {
     }
 
     /// A document's text, left out if it is longer than `bytes_max`.
-    pub(super) fn text_within(&self, id: Uuid, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {
+    pub(super) fn read_text(&self, id: Uuid, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {
         self.read(|connection| {
             connection
                 .prepare_cached(
