@@ -17,7 +17,7 @@ mod filters;
 mod fixtures;
 mod lease;
 mod memory;
-mod private_files;
+mod private;
 mod sqlite;
 mod state;
 mod store;
@@ -41,7 +41,7 @@ pub use files::{FilePlace, FileState, KnownFile};
 pub use filters::Filters;
 pub use lease::{Lease, LeaseGuard, source_file_stem};
 pub use memory::{MemoryState, MemoryStore};
-pub use private_files::{create_file, create_folder, restrict_files};
+pub use private::{create_file, create_folder, restrict_files};
 #[cfg(feature = "raw")]
 pub use sqlite::RawConnection;
 pub use sqlite::{SqliteState, SqliteStore, StateFiles};

@@ -24,7 +24,7 @@ pub(crate) use state::{connect_state, create_state, state_error, state_place};
 
 use crate::error::StoreError;
 use crate::lease::{Lease, LeaseGuard, source_file_stem};
-use crate::private_files;
+use crate::private;
 use crate::store::{Store, StoreAbout};
 use classify::{Classify, place};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
@@ -203,7 +203,7 @@ impl Store for SqliteStore {
         let path = match lease {
             Lease::Sync(source) => {
                 let folder = self.path.with_extension("locks");
-                private_files::create_folder(&folder).map_err(StoreError::Lease)?;
+                private::create_folder(&folder).map_err(StoreError::Lease)?;
                 folder.join(format!("{}.lock", source_file_stem(source)))
             }
             Lease::Fill => self.path.with_extension("vectors.lock"),
@@ -233,7 +233,7 @@ impl Connections {
 /// Opens the file with the most access possible: to write, else to read, else as an immutable file. The flag tells
 /// whether write access failed because of a full disk.
 fn open_with_most_access(path: &Path) -> Result<(Connection, Access, bool), StoreError> {
-    if let Err(error) = private_files::create_file(path)
+    if let Err(error) = private::create_file(path)
         && !path.exists()
     {
         return Err(StoreError::Open { place: place(path), reason: error.to_string() });
