@@ -1,7 +1,7 @@
 //! Text analysis: the same tokens for documents, queries and snippets.
 
 use crate::folding::fold;
-use crate::words::Words;
+use crate::words::WordRanges;
 use frostem::{Algorithm, Stemmer};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -35,7 +35,7 @@ const STOP_WORDS: [&str; 125] = [
 ];
 
 /// Abbreviations, with the words that pages spell out. Sorted.
-const SHORT_FORMS: &[(&str, &[&str])] = &[
+const ABBREVIATIONS: &[(&str, &[&str])] = &[
     ("admin", &["administrator"]),
     ("auth", &["authentication"]),
     ("cert", &["certificate"]),
@@ -69,7 +69,7 @@ impl Analyzer {
     pub const DOCUMENTS: Self = Self { single_letters: true, stems: true };
 
     /// Analysis without stemming; queries also go without single letters.
-    pub(crate) const fn words(single_letters: bool) -> Self {
+    pub(crate) const fn without_stemming(single_letters: bool) -> Self {
         Self { single_letters, stems: false }
     }
 
@@ -77,7 +77,7 @@ impl Analyzer {
     pub fn tokens<'a>(&self, text: &'a str) -> Tokens<'a> {
         Tokens {
             text,
-            words: Words::new(text, self.single_letters),
+            words: WordRanges::new(text, self.single_letters),
             stemmer: self.stems.then(|| Stemmer::new(Algorithm::English)),
             position: 0,
             buffer: String::new(),
@@ -88,7 +88,7 @@ impl Analyzer {
 /// Iterator over the tokens of a text.
 pub struct Tokens<'a> {
     text: &'a str,
-    words: Words<'a>,
+    words: WordRanges<'a>,
     stemmer: Option<Stemmer>,
     /// Position of the next word.
     position: usize,
@@ -97,7 +97,7 @@ pub struct Tokens<'a> {
 
 /// Place of a token in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenPlace {
+pub struct TokenPosition {
     /// Byte range in the text.
     pub range: Range<usize>,
     /// Index of the word in the text; words that are too long to be tokens count, too.
@@ -106,7 +106,7 @@ pub struct TokenPlace {
 
 impl Tokens<'_> {
     /// Writes the next token into `token` and returns its place; `None` after the last.
-    pub fn next_into(&mut self, token: &mut String) -> Option<TokenPlace> {
+    pub fn next_into(&mut self, token: &mut String) -> Option<TokenPosition> {
         loop {
             let range = self.words.next()?;
             let position = self.position;
@@ -114,7 +114,7 @@ impl Tokens<'_> {
             let word = self.text.get(range.clone()).unwrap_or_default();
             if word.len() < WORD_BYTES_MAX {
                 self.normalize(word, token);
-                return Some(TokenPlace { range, position });
+                return Some(TokenPosition { range, position });
             }
         }
     }
@@ -161,52 +161,58 @@ fn stem_in_place(stemmer: &Stemmer, word: &mut String, buffer: &mut String) {
 }
 
 /// A stemmer that caches its results.
-pub(crate) struct Stems {
+pub(crate) struct StemCache {
     stemmer: Stemmer,
-    known: HashMap<String, String>,
+    stems: HashMap<String, String>,
 }
 
-impl Default for Stems {
+impl Default for StemCache {
     fn default() -> Self {
-        Self { stemmer: Stemmer::new(Algorithm::English), known: HashMap::new() }
+        Self { stemmer: Stemmer::new(Algorithm::English), stems: HashMap::new() }
     }
 }
 
-impl Stems {
-    pub(crate) fn of(&mut self, word: &str) -> &str {
-        if !self.known.contains_key(word) {
+impl StemCache {
+    pub(crate) fn stem(&mut self, word: &str) -> &str {
+        if !self.stems.contains_key(word) {
             let stem = self.stemmer.stem(word).into_owned();
-            self.known.insert(word.to_owned(), stem);
+            self.stems.insert(word.to_owned(), stem);
         }
-        self.known.get(word).map(String::as_str).unwrap_or_default()
+        self.stems.get(word).map(String::as_str).unwrap_or_default()
     }
 }
 
 /// The distinct words of a query, each with whether it counts. Stop words do not, unless there is nothing else.
 pub(crate) fn query_words(text: &str) -> Vec<(String, bool)> {
     let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
-    let says = |word: &str| STOP_WORDS.binary_search(&word).is_err();
+    let is_content_word = |word: &str| STOP_WORDS.binary_search(&word).is_err();
     let mut seen = HashSet::new();
-    let found = Analyzer::words(false).tokens(text).filter(|word| seen.insert(word.clone()));
+    let found = Analyzer::without_stemming(false).tokens(text).filter(|word| seen.insert(word.clone()));
     let found: Vec<String> = found.take(QUERY_TERMS_MAX).collect();
-    let any = found.iter().any(|word| says(word));
-    found.into_iter().map(|word| (!any || says(&word), word)).map(|(telling, word)| (word, telling)).collect()
+    let has_content_word = found.iter().any(|word| is_content_word(word));
+    found
+        .into_iter()
+        .map(|word| (!has_content_word || is_content_word(&word), word))
+        .map(|(counts, word)| (word, counts))
+        .collect()
 }
 
 /// The distinct terms of a query, in order: stems of its words without stop words, and of spelt-out abbreviations.
 pub fn query_terms(text: &str) -> Vec<String> {
     let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
-    let words: Vec<String> = Analyzer::words(false).tokens(text).collect();
-    let telling: Vec<&str> =
+    let words: Vec<String> = Analyzer::without_stemming(false).tokens(text).collect();
+    let content_words: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| STOP_WORDS.binary_search(word).is_err()).collect();
-    let chosen = if telling.is_empty() { words.iter().map(String::as_str).collect() } else { telling };
+    let query_words =
+        if content_words.is_empty() { words.iter().map(String::as_str).collect() } else { content_words };
 
-    let spelt_out = chosen.iter().flat_map(|word| spelt_out(word)).copied().collect::<Vec<_>>();
+    let expansions =
+        query_words.iter().flat_map(|word| expand_abbreviation(word)).copied().collect::<Vec<_>>();
     let stemmer = Stemmer::new(Algorithm::English);
     let mut seen = HashSet::new();
-    chosen
+    query_words
         .into_iter()
-        .chain(spelt_out)
+        .chain(expansions)
         .map(|word| stemmer.stem(word).into_owned())
         .filter(|term| seen.insert(term.clone()))
         .take(QUERY_TERMS_MAX)
@@ -214,8 +220,8 @@ pub fn query_terms(text: &str) -> Vec<String> {
 }
 
 /// The words that an abbreviation stands for; none for other words.
-pub(crate) fn spelt_out(word: &str) -> &'static [&'static str] {
-    SHORT_FORMS.binary_search_by_key(&word, |(short, _)| short).map_or(&[], |found| SHORT_FORMS[found].1)
+pub(crate) fn expand_abbreviation(word: &str) -> &'static [&'static str] {
+    ABBREVIATIONS.binary_search_by_key(&word, |(short, _)| short).map_or(&[], |found| ABBREVIATIONS[found].1)
 }
 
 /// Whether a term is an identifier, such as `e4033`, `429` or `park_after_failures`, and not an ordinary word. A query
@@ -230,7 +236,10 @@ pub fn is_identifier(term: &str) -> bool {
 /// The prefix to complete: the last word of a query, unless whitespace follows it or it is too short.
 pub fn query_prefix(text: &str) -> Option<String> {
     let last = text.split_whitespace().last().filter(|_| !text.ends_with(char::is_whitespace))?;
-    Analyzer::words(false).tokens(last).last().filter(|word| word.chars().count() >= PREFIX_CHARS_MIN)
+    Analyzer::without_stemming(false)
+        .tokens(last)
+        .last()
+        .filter(|word| word.chars().count() >= PREFIX_CHARS_MIN)
 }
 
 #[cfg(test)]
@@ -259,7 +268,7 @@ mod tests {
     fn short_forms_are_also_looked_for_as_pages_spell_them_out() {
         assert_eq!(query_terms("How big may a PR be?"), ["big", "pr", "pull", "request"]);
         assert_eq!(query_terms("prod database db"), ["prod", "databas", "db", "product"]);
-        assert!(SHORT_FORMS.is_sorted());
+        assert!(ABBREVIATIONS.is_sorted());
     }
 
     #[test]

@@ -7,28 +7,28 @@ use std::sync::LazyLock;
 
 /// Appends `text` to `folded`, with each character replaced by its ASCII form if it has one.
 pub(crate) fn fold(text: &str, folded: &mut String) {
-    let foldings = &*FOLDINGS;
+    let table = &*FOLDING_TABLE;
     for char in text.chars() {
-        match foldings.of(char) {
+        match table.get(char) {
             Some(ascii) => folded.push_str(ascii),
             None => folded.push(char),
         }
     }
 }
 
-static FOLDINGS: LazyLock<Foldings> = LazyLock::new(Foldings::new);
+static FOLDING_TABLE: LazyLock<FoldingTable> = LazyLock::new(FoldingTable::new);
 
-struct Foldings {
+struct FoldingTable {
     /// Characters with their forms, sorted.
     forms: Vec<(char, &'static str)>,
     /// The blocks of 256 characters that have any: most letters of most scripts need no search.
     has_forms: [bool; 256],
 }
 
-impl Foldings {
+impl FoldingTable {
     fn new() -> Self {
         let mut forms: Vec<(char, &str)> =
-            FORMS.iter().flat_map(|(ascii, chars)| chars.chars().map(|char| (char, *ascii))).collect();
+            ASCII_FORMS.iter().flat_map(|(ascii, chars)| chars.chars().map(|char| (char, *ascii))).collect();
         forms.sort_unstable();
         let mut has_forms = [false; 256];
         for (char, _) in &forms {
@@ -39,7 +39,7 @@ impl Foldings {
         Self { forms, has_forms }
     }
 
-    fn of(&self, char: char) -> Option<&'static str> {
+    fn get(&self, char: char) -> Option<&'static str> {
         if !self.has_forms.get(u32::from(char) as usize >> 8).is_some_and(|has_forms| *has_forms) {
             return None;
         }
@@ -49,7 +49,7 @@ impl Foldings {
 }
 
 /// ASCII texts, each with the characters that are folded to it.
-const FORMS: &[(&str, &str)] = &[
+const ASCII_FORMS: &[(&str, &str)] = &[
     ("!", "！"),
     ("!!", "‼"),
     ("!?", "⁉"),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 pub type ChunkPlace = (u64, u64);
 
 /// Weight of a document's second best chunk.
-const SECOND_CHUNK: f64 = 0.3;
+const SECOND_CHUNK_WEIGHT: f64 = 0.3;
 
 /// A chunk with its keyword score and its vector score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,7 +26,7 @@ pub struct ScorePair {
 
 /// A document with its fused score and its best chunk.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fused {
+pub struct FusedDocument {
     /// The best chunk.
     pub place: ChunkPlace,
     /// Keyword score of the best chunk.
@@ -41,49 +41,51 @@ pub struct Fused {
 
 /// Fuses the scores of chunks; returns one entry for each document. `alphas` has the weight of vector scores for each
 /// group.
-pub fn fuse(pairs: &[ScorePair], alphas: &[f64]) -> Vec<Fused> {
-    let keyword = Spread::of(pairs.iter().map(|pair| pair.keyword));
-    let vector: Vec<Spread> = (0..alphas.len())
+pub fn fuse(pairs: &[ScorePair], alphas: &[f64]) -> Vec<FusedDocument> {
+    let keyword = ScoreDistribution::of(pairs.iter().map(|pair| pair.keyword));
+    let vector: Vec<ScoreDistribution> = (0..alphas.len())
         .map(|group| {
-            Spread::of(pairs.iter().filter(|pair| pair.group == group).filter_map(|pair| pair.vector))
+            ScoreDistribution::of(
+                pairs.iter().filter(|pair| pair.group == group).filter_map(|pair| pair.vector),
+            )
         })
         .collect();
     let mut documents: HashMap<u64, Vec<(f64, &ScorePair)>> = HashMap::new();
     for pair in pairs {
         let alpha = alphas.get(pair.group).copied().unwrap_or_default();
         // A missing vector score counts as an average one.
-        let meaning = match (pair.vector, vector.get(pair.group)) {
-            (Some(score), Some(spread)) => spread.standard(score),
+        let vector_score = match (pair.vector, vector.get(pair.group)) {
+            (Some(score), Some(distribution)) => distribution.z_score(score),
             _ => 0.0,
         };
-        let score = (1.0 - alpha) * keyword.standard(pair.keyword) + alpha * meaning;
+        let score = (1.0 - alpha) * keyword.z_score(pair.keyword) + alpha * vector_score;
         documents.entry(pair.place.0).or_default().push((score, pair));
     }
-    documents.into_values().filter_map(one_document).collect()
+    documents.into_values().filter_map(fuse_document).collect()
 }
 
 /// Scores a document by its best chunk, and a little by the second best: a document on the topic of the query matches
 /// more than once.
-fn one_document(mut chunks: Vec<(f64, &ScorePair)>) -> Option<Fused> {
+fn fuse_document(mut chunks: Vec<(f64, &ScorePair)>) -> Option<FusedDocument> {
     chunks.sort_by(|(a_score, a), (b_score, b)| b_score.total_cmp(a_score).then(a.place.cmp(&b.place)));
     let (best, pair) = *chunks.first()?;
     let second = chunks.get(1).map_or(0.0, |(score, _)| *score);
-    Some(Fused {
+    Some(FusedDocument {
         place: pair.place,
         keyword: pair.keyword,
         vector: pair.vector,
         group: pair.group,
-        score: best + SECOND_CHUNK * second,
+        score: best + SECOND_CHUNK_WEIGHT * second,
     })
 }
 
 /// Mean and standard deviation of scores.
-struct Spread {
+struct ScoreDistribution {
     mean: f64,
     deviation: f64,
 }
 
-impl Spread {
+impl ScoreDistribution {
     fn of(scores: impl Iterator<Item = f32> + Clone) -> Self {
         let count = scores.clone().count().max(1) as f64;
         let mean = scores.clone().map(f64::from).sum::<f64>() / count;
@@ -92,7 +94,7 @@ impl Spread {
     }
 
     /// The z-score: by how many standard deviations a score is above the mean; 0 if all scores are equal.
-    fn standard(&self, score: f32) -> f64 {
+    fn z_score(&self, score: f32) -> f64 {
         if self.deviation < 1e-9 { 0.0 } else { (f64::from(score) - self.mean) / self.deviation }
     }
 }
@@ -144,7 +146,7 @@ mod tests {
                 scores.iter().zip(0..).map(|((document, k, v), chunk)| pair(*document, chunk, *k, *v)).collect();
             let scaled: Vec<ScorePair> =
                 pairs.iter().map(|pair| ScorePair { keyword: pair.keyword * factor, ..*pair }).collect();
-            let find = |fused: &[Fused], document: u64| {
+            let find = |fused: &[FusedDocument], document: u64| {
                 fused.iter().find(|fused| fused.place.0 == document).map(|fused| fused.score)
             };
             let (plain, scaled) = (fuse(&pairs, &[0.4]), fuse(&scaled, &[0.4]));

@@ -5,15 +5,15 @@
 //! with [`fuse`].
 
 mod analyzer;
-mod everyday;
 mod folding;
 mod fuse;
+mod small_texts;
 mod snippet;
-mod texts;
+mod synonyms;
 mod verbs;
 mod words;
 
-pub use analyzer::{Analyzer, TokenPlace, Tokens, is_identifier, query_prefix, query_terms};
-pub use fuse::{ChunkPlace, Fused, ScorePair, fuse};
+pub use analyzer::{Analyzer, TokenPosition, Tokens, is_identifier, query_prefix, query_terms};
+pub use fuse::{ChunkPlace, FusedDocument, ScorePair, fuse};
+pub use small_texts::{SmallText, SmallTexts};
 pub use snippet::{Highlighter, SnippetMatcher};
-pub use texts::{SmallText, SmallTexts};

@@ -5,9 +5,9 @@
 //! words. So query words are expanded by synonyms and by the nearest terms in the embedding space, and the verb of the
 //! query is compared with the verb of the function.
 
-use crate::analyzer::{Analyzer, Stems, is_identifier, query_words, spelt_out};
-use crate::everyday::also_called;
+use crate::analyzer::{Analyzer, StemCache, expand_abbreviation, is_identifier, query_words};
 use crate::fuse::{ScorePair, fuse};
+use crate::synonyms::synonyms;
 use crate::verbs;
 use ctx_embed::Model;
 use ctx_embed::vector::{dots, quantize};
@@ -30,23 +30,23 @@ const NEIGHBOUR_MIN: f32 = 0.4;
 const NEIGHBOURS_MAX: usize = 8;
 
 /// Weight of embeddings against BM25, and weight of verb agreement on top of both.
-const MEANING_WEIGHT: f64 = 0.45;
+const VECTOR_WEIGHT: f64 = 0.45;
 const VERB_WEIGHT: f64 = 0.65;
 
 /// BM25 parameters: term frequency saturation (k1) and length normalisation (b).
-const SATURATION: f32 = 1.2;
-const LENGTH_WEIGHT: f32 = 0.5;
+const BM25_K1: f32 = 1.2;
+const BM25_B: f32 = 0.5;
 
 /// Number of candidates that are taken by words, and by meaning, for fusion.
 const CANDIDATES: usize = 100;
 
 /// Minimum cosine of a text without any word of the query.
-const MEANING_MIN: f32 = 0.4;
+const COSINE_MIN: f32 = 0.4;
 
 /// Maximum bytes of the first paragraph of a description, which weighs more than the rest.
 const LEAD_BYTES_MAX: usize = 300;
 /// Maximum bytes of a query that are embedded.
-const MEANING_BYTES_MAX: usize = 1_000;
+const EMBEDDED_QUERY_BYTES_MAX: usize = 1_000;
 
 /// A small text to search for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,14 +70,14 @@ impl<'a> SmallText<'a> {
 
 /// An in-memory index of small texts.
 pub struct SmallTexts {
-    terms: HashMap<String, Vec<Posting>>,
+    postings: HashMap<String, Vec<Posting>>,
     /// Weighted number of words of each text.
     lengths: Vec<f32>,
     length_mean: f32,
     /// The action of each text, by its verbs.
-    done: Vec<u8>,
+    actions: Vec<u8>,
     vectors: Vec<Vec<f32>>,
-    vocabulary: Vocabulary,
+    vocabulary: TermEmbeddings,
 }
 
 /// A posting: a term's occurrences in one text.
@@ -89,7 +89,7 @@ struct Posting {
 
 /// The terms of names and first paragraphs, each with the embedding of a word that has it as its stem.
 #[derive(Default)]
-struct Vocabulary {
+struct TermEmbeddings {
     terms: Vec<String>,
     /// Quantized vectors, one row for each term, and the scale of each row.
     codes: Vec<i8>,
@@ -99,12 +99,12 @@ struct Vocabulary {
 impl SmallTexts {
     /// Indexes the texts. Blocks, for some milliseconds per hundred texts.
     pub fn new(texts: &[SmallText<'_>]) -> Self {
-        let (words, mut stems) = (Analyzer::words(true), Stems::default());
-        let mut terms: HashMap<String, Vec<Posting>> = HashMap::new();
+        let (words, mut stems) = (Analyzer::without_stemming(true), StemCache::default());
+        let mut postings_by_term: HashMap<String, Vec<Posting>> = HashMap::new();
         // A word for each term, in order of appearance.
-        let mut named: Vec<(String, String)> = Vec::new();
+        let mut term_words: Vec<(String, String)> = Vec::new();
         let mut seen: HashSet<String> = HashSet::new();
-        let (mut lengths, mut done) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
+        let (mut lengths, mut actions) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
         for (text, small) in texts.iter().enumerate() {
             let (lead, rest) = small.lead();
             let parts = [
@@ -115,39 +115,51 @@ impl SmallTexts {
             ];
             let parts = parts.map(|(part, weight)| (words.tokens(part).collect::<Vec<_>>(), weight));
             let [(name, _), (lead, _), ..] = &parts;
-            done.push(verbs::done(name.iter().map(String::as_str), lead.first().map(String::as_str)));
+            actions.push(verbs::function_actions(
+                name.iter().map(String::as_str),
+                lead.first().map(String::as_str),
+            ));
             let mut length = 0.0;
             for (words, weight) in &parts {
                 for word in words {
                     length += weight;
-                    let term = stems.of(word);
+                    let term = stems.stem(word);
                     if *weight >= LEAD_WEIGHT && is_plain(word) && !seen.contains(term) {
                         seen.insert(term.to_owned());
-                        named.push((term.to_owned(), word.clone()));
+                        term_words.push((term.to_owned(), word.clone()));
                     }
-                    match terms.get_mut(term) {
-                        Some(postings) => add(postings, text, *weight),
-                        None => drop(terms.insert(term.to_owned(), vec![Posting { text, weight: *weight }])),
+                    match postings_by_term.get_mut(term) {
+                        Some(postings) => add_occurrence(postings, text, *weight),
+                        None => drop(
+                            postings_by_term.insert(term.to_owned(), vec![Posting { text, weight: *weight }]),
+                        ),
                     }
                 }
             }
             lengths.push(length);
         }
         let length_mean = (lengths.iter().sum::<f32>() / lengths.len().max(1) as f32).max(1.0);
-        let meanings: Vec<String> = texts.iter().map(meaning).collect();
-        let meanings: Vec<&str> = meanings.iter().map(String::as_str).collect();
-        let vocabulary = Vocabulary::of(named);
-        Self { terms, lengths, length_mean, done, vectors: embed(&meanings), vocabulary }
+        let embedded_texts: Vec<String> = texts.iter().map(embedded_text).collect();
+        let embedded_texts: Vec<&str> = embedded_texts.iter().map(String::as_str).collect();
+        let vocabulary = TermEmbeddings::of(term_words);
+        Self {
+            postings: postings_by_term,
+            lengths,
+            length_mean,
+            actions,
+            vectors: embed(&embedded_texts),
+            vocabulary,
+        }
     }
 
     /// Indices of the texts that match best, best first, among those that are `wanted`.
-    pub fn best(&self, query: &str, limit: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
-        let by_words = self.by_words(query);
-        let by_meaning = self.by_meaning(query);
+    pub fn best(&self, query: &str, limit: usize, is_candidate: impl Fn(usize) -> bool) -> Vec<usize> {
+        let keyword_scores = self.keyword_scores(query);
+        let vector_scores = self.vector_scores(query);
         let mut candidates: HashSet<usize> = HashSet::new();
-        for scores in [&by_words, &by_meaning] {
+        for scores in [&keyword_scores, &vector_scores] {
             let mut best: Vec<(usize, f32)> =
-                scores.iter().copied().enumerate().filter(|(text, _)| wanted(*text)).collect();
+                scores.iter().copied().enumerate().filter(|(text, _)| is_candidate(*text)).collect();
             best.sort_by(|(a, a_score), (b, b_score)| b_score.total_cmp(a_score).then(a.cmp(b)));
             candidates.extend(best.into_iter().take(CANDIDATES.max(limit)).map(|(text, _)| text));
         }
@@ -155,19 +167,19 @@ impl SmallTexts {
             .into_iter()
             .map(|text| ScorePair {
                 place: (text as u64, 0),
-                keyword: by_words.get(text).copied().unwrap_or_default(),
-                vector: by_meaning.get(text).copied(),
+                keyword: keyword_scores.get(text).copied().unwrap_or_default(),
+                vector: vector_scores.get(text).copied(),
                 group: 0,
             })
             .collect();
-        let mut fused = fuse(&pairs, &[MEANING_WEIGHT]);
+        let mut fused = fuse(&pairs, &[VECTOR_WEIGHT]);
         // Texts far from the query take part in fusion, because scores are standardised over all candidates.
-        fused.retain(|one| one.keyword > 0.0 || one.vector.is_some_and(|score| score >= MEANING_MIN));
-        let asked: Vec<String> = Analyzer::words(false).tokens(query).collect();
-        let asked = verbs::wanted(asked.iter().map(String::as_str));
+        fused.retain(|one| one.keyword > 0.0 || one.vector.is_some_and(|score| score >= COSINE_MIN));
+        let words: Vec<String> = Analyzer::without_stemming(false).tokens(query).collect();
+        let query_action = verbs::query_action(words.iter().map(String::as_str));
         for one in &mut fused {
-            let done = self.done.get(one.place.0 as usize).copied().unwrap_or_default();
-            one.score += VERB_WEIGHT * verbs::agreement(asked, done);
+            let action = self.actions.get(one.place.0 as usize).copied().unwrap_or_default();
+            one.score += VERB_WEIGHT * verbs::agreement(query_action, action);
         }
         fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
         fused.into_iter().take(limit).map(|one| one.place.0 as usize).collect()
@@ -175,20 +187,20 @@ impl SmallTexts {
 
     /// BM25 score of each text, with weights by where words stand. A word of the query counts once, in the form that
     /// matches a text best: itself, a synonym or a neighbour.
-    fn by_words(&self, query: &str) -> Vec<f32> {
+    fn keyword_scores(&self, query: &str) -> Vec<f32> {
         let mut scores = vec![0.0; self.lengths.len()];
-        let mut stems = Stems::default();
-        for (word, telling) in query_words(query) {
-            let others = spelt_out(&word).iter().chain(also_called(&word));
+        let mut stems = StemCache::default();
+        for (word, counts) in query_words(query) {
+            let others = expand_abbreviation(&word).iter().chain(synonyms(&word));
             let mut forms: Vec<(String, f32)> =
-                others.map(|other| (stems.of(other).to_owned(), 1.0)).collect();
-            if telling {
-                forms.push((stems.of(&word).to_owned(), 1.0));
-                forms.extend(self.vocabulary.near(&word));
+                others.map(|other| (stems.stem(other).to_owned(), 1.0)).collect();
+            if counts {
+                forms.push((stems.stem(&word).to_owned(), 1.0));
+                forms.extend(self.vocabulary.nearest_terms(&word));
             }
             let mut best = vec![0.0_f32; scores.len()];
             for (term, factor) in forms {
-                for (text, score) in self.scores_of(&term) {
+                for (text, score) in self.term_scores(&term) {
                     let Some(best) = best.get_mut(text) else { continue };
                     *best = best.max(factor * score);
                 }
@@ -199,23 +211,23 @@ impl SmallTexts {
     }
 
     /// Score of one term in each text that has it.
-    fn scores_of(&self, term: &str) -> impl Iterator<Item = (usize, f32)> {
-        let postings = self.terms.get(term).map(Vec::as_slice).unwrap_or_default();
-        let (all, having) = (self.lengths.len() as f32, postings.len() as f32);
-        let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
+    fn term_scores(&self, term: &str) -> impl Iterator<Item = (usize, f32)> {
+        let postings = self.postings.get(term).map(Vec::as_slice).unwrap_or_default();
+        let (all, matching) = (self.lengths.len() as f32, postings.len() as f32);
+        let idf = (1.0 + (all - matching + 0.5) / (matching + 0.5)).ln();
         let factor = if is_identifier(term) { IDENTIFIER_WEIGHT } else { 1.0 };
         postings.iter().map(move |Posting { text, weight }| {
             let length = self.lengths.get(*text).copied().unwrap_or_default() / self.length_mean;
-            let saturation = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length);
-            (*text, factor * rarity * weight / (weight + saturation))
+            let saturation = BM25_K1 * (1.0 - BM25_B + BM25_B * length);
+            (*text, factor * idf * weight / (weight + saturation))
         })
     }
 
     /// Similarity of each text's embedding to the query's.
-    fn by_meaning(&self, query: &str) -> Vec<f32> {
-        let mut query = query[..query.floor_char_boundary(MEANING_BYTES_MAX)].to_owned();
+    fn vector_scores(&self, query: &str) -> Vec<f32> {
+        let mut query = query[..query.floor_char_boundary(EMBEDDED_QUERY_BYTES_MAX)].to_owned();
         for (word, _) in query_words(&query) {
-            for other in spelt_out(&word).iter().chain(also_called(&word)) {
+            for other in expand_abbreviation(&word).iter().chain(synonyms(&word)) {
                 query.push(' ');
                 query.push_str(other);
             }
@@ -226,22 +238,22 @@ impl SmallTexts {
     }
 }
 
-impl Vocabulary {
+impl TermEmbeddings {
     /// Embeds terms, each by the word that comes with it.
-    fn of(named: Vec<(String, String)>) -> Self {
-        let words: Vec<&str> = named.iter().map(|(_, word)| word.as_str()).collect();
-        let mut made = Self::default();
+    fn of(term_words: Vec<(String, String)>) -> Self {
+        let words: Vec<&str> = term_words.iter().map(|(_, word)| word.as_str()).collect();
+        let mut embeddings = Self::default();
         for vector in embed(&words) {
             let (codes, scale) = quantize(&vector);
-            made.codes.extend(codes);
-            made.scales.push(scale);
+            embeddings.codes.extend(codes);
+            embeddings.scales.push(scale);
         }
-        made.terms = named.into_iter().map(|(term, _)| term).collect();
-        made
+        embeddings.terms = term_words.into_iter().map(|(term, _)| term).collect();
+        embeddings
     }
 
     /// The terms nearest to a word, with their weights.
-    fn near(&self, word: &str) -> Vec<(String, f32)> {
+    fn nearest_terms(&self, word: &str) -> Vec<(String, f32)> {
         if !is_plain(word) {
             return Vec::new();
         }
@@ -267,7 +279,7 @@ fn embed_one(text: &str) -> Vec<f32> {
 }
 
 /// Adds an occurrence of a term to a text.
-fn add(postings: &mut Vec<Posting>, text: usize, weight: f32) {
+fn add_occurrence(postings: &mut Vec<Posting>, text: usize, weight: f32) {
     match postings.last_mut().filter(|last| last.text == text) {
         Some(last) => last.weight += weight,
         None => postings.push(Posting { text, weight }),
@@ -280,7 +292,7 @@ fn is_plain(word: &str) -> bool {
 }
 
 /// The text that is embedded: the name as separate words, and the first paragraph.
-fn meaning(text: &SmallText<'_>) -> String {
+fn embedded_text(text: &SmallText<'_>) -> String {
     format!("{}: {}", text.name.replace(['_', '.'], " "), text.lead().0)
 }
 

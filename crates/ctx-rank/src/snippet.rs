@@ -29,14 +29,14 @@ impl Highlighter {
         let mut matcher =
             SnippetMatcher { prefix: self.prefix.as_deref(), ..SnippetMatcher::new(&self.terms) };
         matcher.initials.extend(self.prefix.iter().filter_map(|prefix| prefix.bytes().next()));
-        let mut apart: Vec<Range<usize>> = Vec::new();
+        let mut merged: Vec<Range<usize>> = Vec::new();
         for (range, _) in matcher.matches(text) {
-            match apart.last_mut() {
+            match merged.last_mut() {
                 Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => apart.push(range),
+                _ => merged.push(range),
             }
         }
-        apart
+        merged
     }
 }
 
@@ -62,7 +62,7 @@ impl<'a> SnippetMatcher<'a> {
     /// line.
     pub fn snippet(&mut self, heading: &str, text: &str, title: Option<&str>) -> String {
         let window = self.window(text);
-        let path = below_title(heading, title.unwrap_or_default());
+        let path = strip_title(heading, title.unwrap_or_default());
         let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
         match (path, window.as_str()) {
             ("", window) => window.to_owned(),
@@ -118,15 +118,15 @@ impl<'a> SnippetMatcher<'a> {
         let mut after_letter = false;
         !word.is_ascii()
             || word.bytes().any(|byte| {
-                let begins = !after_letter || byte.is_ascii_uppercase();
+                let starts_word = !after_letter || byte.is_ascii_uppercase();
                 after_letter = byte.is_ascii_alphabetic();
-                begins && self.initials.contains(&byte.to_ascii_lowercase())
+                starts_word && self.initials.contains(&byte.to_ascii_lowercase())
             })
     }
 }
 
 /// A heading path without the document's title at its start.
-fn below_title<'a>(path: &'a str, title: &str) -> &'a str {
+fn strip_title<'a>(path: &'a str, title: &str) -> &'a str {
     match path.strip_prefix(title) {
         Some(rest) => rest.strip_prefix(" › ").unwrap_or(if rest.is_empty() { "" } else { path }),
         None => path,

@@ -5,7 +5,7 @@
 
 /// Everyday words, and the words that descriptions of functions use instead. Sorted; plurals that only add an `s` are
 /// left out.
-const EVERYDAY: &[(&str, &[&str])] = &[
+const SYNONYMS: &[(&str, &[&str])] = &[
     ("abort", &["cancel"]),
     ("again", &["re", "rerun", "redeliver"]),
     ("alarm", &["alert"]),
@@ -144,10 +144,10 @@ const EVERYDAY: &[(&str, &[&str])] = &[
 ];
 
 /// The synonyms that descriptions may use for this word.
-pub(crate) fn also_called(word: &str) -> &'static [&'static str] {
-    let find = |word: &str| EVERYDAY.binary_search_by_key(&word, |(everyday, _)| everyday).ok();
+pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
+    let find = |word: &str| SYNONYMS.binary_search_by_key(&word, |(known, _)| known).ok();
     let found = find(word).or_else(|| find(word.strip_suffix('s')?));
-    found.map_or(&[], |place| EVERYDAY[place].1)
+    found.map_or(&[], |index| SYNONYMS[index].1)
 }
 
 #[cfg(test)]
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn one_and_many_are_called_the_same() {
-        assert_eq!(also_called("folder"), ["directory"]);
-        assert_eq!(also_called("folders"), ["directory"]);
-        assert!(also_called("directory").is_empty());
-        assert!(also_called("s").is_empty());
-        assert!(EVERYDAY.is_sorted());
+        assert_eq!(synonyms("folder"), ["directory"]);
+        assert_eq!(synonyms("folders"), ["directory"]);
+        assert!(synonyms("directory").is_empty());
+        assert!(synonyms("s").is_empty());
+        assert!(SYNONYMS.is_sorted());
     }
 }

@@ -145,35 +145,35 @@ const VERBS: &[(&str, u8)] = &[
 ];
 
 /// Verbs in queries that are nouns in names of functions: `daily_report` reports nothing. Sorted.
-const VERBS_OF_QUESTIONS: &[(&str, u8)] = &[("report", CREATE)];
+const QUERY_ONLY_VERBS: &[(&str, u8)] = &[("report", CREATE)];
 
 /// The action that a query asks for; zero if none of its words is a known verb.
-pub(crate) fn wanted<'a>(mut words: impl Iterator<Item = &'a str>) -> u8 {
+pub(crate) fn query_action<'a>(mut words: impl Iterator<Item = &'a str>) -> u8 {
     let Some(first) = words.next() else { return 0 };
     if QUESTION_WORDS.binary_search(&first).is_ok() {
         return READ;
     }
-    let kind = |word| kind(word, VERBS_OF_QUESTIONS).or_else(|| kind(word, VERBS));
-    std::iter::once(first).chain(words).find_map(kind).unwrap_or_default()
+    let action = |word| action_of(word, QUERY_ONLY_VERBS).or_else(|| action_of(word, VERBS));
+    std::iter::once(first).chain(words).find_map(action).unwrap_or_default()
 }
 
 /// The actions of a function: by the first verb of its name, and by the first word of its description.
-pub(crate) fn done<'a>(mut name: impl Iterator<Item = &'a str>, about: Option<&str>) -> u8 {
-    let named = name.find_map(|word| kind(word, VERBS)).unwrap_or_default();
-    named | about.and_then(|word| kind(word, VERBS)).unwrap_or_default()
+pub(crate) fn function_actions<'a>(mut name: impl Iterator<Item = &'a str>, about: Option<&str>) -> u8 {
+    let named = name.find_map(|word| action_of(word, VERBS)).unwrap_or_default();
+    named | about.and_then(|word| action_of(word, VERBS)).unwrap_or_default()
 }
 
 /// Agreement of two actions: 1, -1, or 0 if one is unknown.
-pub(crate) fn agreement(wanted: u8, done: u8) -> f64 {
-    match (wanted == 0 || done == 0, wanted & done) {
+pub(crate) fn agreement(query_action: u8, function_actions: u8) -> f64 {
+    match (query_action == 0 || function_actions == 0, query_action & function_actions) {
         (true, _) => 0.0,
         (false, 0) => -1.0,
         (false, _) => 1.0,
     }
 }
 
-fn kind(word: &str, verbs: &[(&str, u8)]) -> Option<u8> {
-    verbs.binary_search_by_key(&word, |(verb, _)| verb).ok().map(|place| verbs[place].1)
+fn action_of(word: &str, verbs: &[(&str, u8)]) -> Option<u8> {
+    verbs.binary_search_by_key(&word, |(verb, _)| verb).ok().map(|index| verbs[index].1)
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn agree(question: &str, name: &str) -> f64 {
-        agreement(wanted(question.split(' ')), done(name.split('_'), None))
+        agreement(query_action(question.split(' ')), function_actions(name.split('_'), None))
     }
 
     #[test]
@@ -202,6 +202,6 @@ mod tests {
 
     #[test]
     fn the_tables_are_sorted() {
-        assert!(VERBS.is_sorted() && VERBS_OF_QUESTIONS.is_sorted() && QUESTION_WORDS.is_sorted());
+        assert!(VERBS.is_sorted() && QUERY_ONLY_VERBS.is_sorted() && QUESTION_WORDS.is_sorted());
     }
 }

@@ -10,12 +10,12 @@ use std::ops::Range;
 const COMPOUND_BYTES_MAX: usize = 80;
 /// A compound name of this many words or more is not a word itself; only its words are.
 const COMPOUND_WORDS_MAX: usize = 12;
-/// Characters that may join two words of a name, at most [`JOINTS_MAX`] in a row.
-const JOINTS: &[char] = &['_', '-', '.', '/', ':', '@', '#', '\\'];
-const JOINTS_MAX: usize = 2;
+/// Characters that may join two words of a name, at most [`JOINERS_MAX`] in a row.
+const JOINERS: &[char] = &['_', '-', '.', '/', ':', '@', '#', '\\'];
+const JOINERS_MAX: usize = 2;
 
 /// Iterator over the words of a text, as byte ranges.
-pub(crate) struct Words<'a> {
+pub(crate) struct WordRanges<'a> {
     text: &'a str,
     /// Start of the part of the text that is not read yet.
     offset: usize,
@@ -27,20 +27,20 @@ pub(crate) struct Words<'a> {
     single_letters: bool,
 }
 
-impl<'a> Words<'a> {
+impl<'a> WordRanges<'a> {
     pub(crate) fn new(text: &'a str, single_letters: bool) -> Self {
         Self { text, offset: 0, ready: Vec::new(), next: 0, single_letters }
     }
 }
 
-impl Iterator for Words<'_> {
+impl Iterator for WordRanges<'_> {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Range<usize>> {
         while self.next >= self.ready.len() {
             self.ready.clear();
             self.next = 0;
-            if !self.read_name() {
+            if !self.read_compound() {
                 return None;
             }
         }
@@ -50,9 +50,9 @@ impl Iterator for Words<'_> {
     }
 }
 
-impl Words<'_> {
+impl WordRanges<'_> {
     /// Reads one name, which is words with only joints between them; `false` at the end of the text.
-    fn read_name(&mut self) -> bool {
+    fn read_compound(&mut self) -> bool {
         let rest = &self.text[self.offset..];
         let Some(start) = rest.find(char::is_alphanumeric) else {
             self.offset = self.text.len();
@@ -69,12 +69,12 @@ impl Words<'_> {
                 break;
             }
             words += 1;
-            self.word(word_start..end);
-            let joints = joint_length(&self.text[end..]);
-            if joints == 0 || words == COMPOUND_WORDS_MAX {
+            self.add_word(word_start..end);
+            let joiners = joiner_length(&self.text[end..]);
+            if joiners == 0 || words == COMPOUND_WORDS_MAX {
                 break;
             }
-            word_start = end + joints;
+            word_start = end + joiners;
         }
         if words > 1 && words < COMPOUND_WORDS_MAX && end - start <= COMPOUND_BYTES_MAX {
             self.ready.push(start..end);
@@ -84,11 +84,11 @@ impl Words<'_> {
     }
 
     /// Adds a word with its parts and bigrams.
-    fn word(&mut self, range: Range<usize>) {
+    fn add_word(&mut self, range: Range<usize>) {
         let text = &self.text[range.clone()];
         if text.is_ascii() {
             self.ready.push(range.clone());
-            self.parts(range);
+            self.add_parts(range);
             return;
         }
         let mut rest = range.start;
@@ -100,22 +100,22 @@ impl Words<'_> {
                 .find(|(_, char)| is_spaceless(*char) != spaceless)
                 .map_or(run.len(), |(at, _)| at);
             if spaceless {
-                self.pairs(rest..rest + length);
+                self.add_bigrams(rest..rest + length);
             } else {
                 self.ready.push(rest..rest + length);
-                self.parts(rest..rest + length);
+                self.add_parts(rest..rest + length);
             }
             rest += length;
         }
     }
 
     /// Adds the parts of a compound word such as `maxConnections`, `HTTPServer` or `500ms`.
-    fn parts(&mut self, range: Range<usize>) {
+    fn add_parts(&mut self, range: Range<usize>) {
         let text = &self.text[range.clone()];
         let digits = text.len() - text.trim_start_matches(|char: char| char.is_ascii_digit()).len();
         if digits > 0 && digits < text.len() && text[digits..].chars().all(char::is_lowercase) {
-            self.part(range.start..range.start + digits);
-            self.part(range.start + digits..range.end);
+            self.add_part(range.start..range.start + digits);
+            self.add_part(range.start + digits..range.end);
             return;
         }
         let mut start = 0;
@@ -123,31 +123,31 @@ impl Words<'_> {
         let mut chars = text.char_indices().peekable();
         while let Some((at, char)) = chars.next() {
             let after_is_lower = chars.peek().is_some_and(|(_, next)| next.is_lowercase());
-            let begins = match before {
+            let starts_part = match before {
                 Some(before) if char.is_uppercase() => {
                     before.is_lowercase() || before.is_numeric() || before.is_uppercase() && after_is_lower
                 }
                 _ => false,
             };
-            // `part` drops single letters: `iPhone` gives `Phone` and itself.
-            if begins {
-                self.part(range.start + start..range.start + at);
+            // `add_part` drops single letters: `iPhone` gives `Phone` and itself.
+            if starts_part {
+                self.add_part(range.start + start..range.start + at);
                 start = at;
             }
             before = Some(char);
         }
         if start > 0 {
-            self.part(range.start + start..range.end);
+            self.add_part(range.start + start..range.end);
         }
     }
 
-    fn part(&mut self, range: Range<usize>) {
+    fn add_part(&mut self, range: Range<usize>) {
         if self.text[range.clone()].chars().nth(1).is_some() {
             self.ready.push(range);
         }
     }
 
-    fn pairs(&mut self, range: Range<usize>) {
+    fn add_bigrams(&mut self, range: Range<usize>) {
         let text = &self.text[range.clone()];
         let ends: Vec<usize> =
             text.char_indices().map(|(at, char)| range.start + at + char.len_utf8()).collect();
@@ -164,13 +164,13 @@ fn word_length(text: &str) -> usize {
 }
 
 /// Length of the joint between two words; zero if there is none.
-fn joint_length(text: &str) -> usize {
+fn joiner_length(text: &str) -> usize {
     let mut length = 0;
     for (count, char) in text.chars().enumerate() {
         if char.is_alphanumeric() {
             return length;
         }
-        if count == JOINTS_MAX || !JOINTS.contains(&char) {
+        if count == JOINERS_MAX || !JOINERS.contains(&char) {
             return 0;
         }
         length += char.len_utf8();
@@ -195,7 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn words(text: &str) -> Vec<String> {
-        Words::new(text, false).map(|range| text[range].to_owned()).collect()
+        WordRanges::new(text, false).map(|range| text[range].to_owned()).collect()
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
         #[test]
         fn every_letter_is_in_some_word(text in "([a-zA-Z0-9é猫復ก_./ -]|\\PC){0,80}") {
             let mut covered = vec![false; text.len()];
-            for range in Words::new(&text, true) {
+            for range in WordRanges::new(&text, true) {
                 prop_assert!(text.get(range.clone()).is_some());
                 covered[range].fill(true);
             }
