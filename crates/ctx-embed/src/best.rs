@@ -3,12 +3,12 @@
 //! The weights are embedded in the binary in their memory layout and used in place, without copying;
 //! `models/make_best.py` writes them.
 
-use crate::bert::{self, ENDS, Pooling, Sizes};
+use crate::bert::{self, Pooling, SPECIAL_TOKENS, TransformerSizes};
 use crate::kernel::{self, PANEL};
 use crate::tokenizer::VOCABULARY;
 
 pub(crate) const HIDDEN: usize = 384;
-pub(crate) const MAX_TOKENS: usize = POSITIONS - ENDS;
+pub(crate) const MAX_TOKENS: usize = POSITIONS - SPECIAL_TOKENS;
 const HEADS: usize = 12;
 const WIDE: usize = 1_536;
 const LAYERS: usize = 6;
@@ -45,8 +45,8 @@ struct Layer {
     attention: Linear<HIDDEN, { 3 * HIDDEN }, { 3 * HIDDEN / PANEL }>,
     attention_output: Linear<HIDDEN, HIDDEN, { HIDDEN / PANEL }>,
     attention_norm: Norm,
-    widening: Linear<HIDDEN, WIDE, { WIDE / PANEL }>,
-    narrowing: Linear<WIDE, HIDDEN, { HIDDEN / PANEL }>,
+    intermediate: Linear<HIDDEN, WIDE, { WIDE / PANEL }>,
+    output: Linear<WIDE, HIDDEN, { HIDDEN / PANEL }>,
     norm: Norm,
 }
 
@@ -78,12 +78,12 @@ pub(crate) fn weights() -> bert::Weights<'static> {
         attention: layer.attention.view(),
         attention_output: layer.attention_output.view(),
         attention_norm: layer.attention_norm.view(),
-        widening: layer.widening.view(),
-        narrowing: layer.narrowing.view(),
+        intermediate: layer.intermediate.view(),
+        output: layer.output.view(),
         norm: layer.norm.view(),
     });
     bert::Weights {
-        sizes: Sizes { hidden: HIDDEN, heads: HEADS, wide: WIDE },
+        sizes: TransformerSizes { hidden: HIDDEN, heads: HEADS, wide: WIDE },
         token_codes: WEIGHTS.token_codes.as_flattened(),
         token_scales: &WEIGHTS.token_scales,
         positions: WEIGHTS.positions.as_flattened(),

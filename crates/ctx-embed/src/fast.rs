@@ -25,16 +25,16 @@ static WEIGHTS: Weights = unsafe { std::mem::transmute(*include_bytes!("../model
 
 pub(crate) fn embed(kernels: &Kernels, texts: &[&str], threads: usize) -> Vec<Vec<f32>> {
     let jobs: Vec<&[&str]> = texts.chunks(TEXTS_AT_ONCE).collect();
-    let made = parallel::run(
+    let vectors = parallel::run(
         jobs.len(),
         threads,
         || (),
-        |(), number| -> Vec<Vec<f32>> { jobs[number].iter().map(|text| one(kernels, text)).collect() },
+        |(), number| -> Vec<Vec<f32>> { jobs[number].iter().map(|text| embed_text(kernels, text)).collect() },
     );
-    made.into_iter().flatten().collect()
+    vectors.into_iter().flatten().collect()
 }
 
-fn one(kernels: &Kernels, text: &str) -> Vec<f32> {
+fn embed_text(kernels: &Kernels, text: &str) -> Vec<f32> {
     let mut sums = vec![0.0; DIMENSIONS];
     for id in Tokenizer::builtin().encode(text, MAX_TOKENS) {
         let id = id as usize;

@@ -3,7 +3,7 @@
 //! Weights are quantised to one byte as they arrive, like those of the built-in model, so that at most one tensor is
 //! held as floats.
 
-use crate::bert::{self, ENDS, Pooling, Sizes, Weights};
+use crate::bert::{self, Pooling, SPECIAL_TOKENS, TransformerSizes, Weights};
 use crate::kernel::{self, INPUTS_MAX, Kernels, PANEL};
 use crate::tokenizer::VOCABULARY;
 use crate::vector::quantize;
@@ -66,7 +66,7 @@ impl Shape {
             let known = self.vocabulary;
             return Err(format!("the vocabulary must have {VOCABULARY} word pieces, not {known}"));
         }
-        if !(ENDS + 1..=self.positions).contains(&self.places) {
+        if !(SPECIAL_TOKENS + 1..=self.positions).contains(&self.places) {
             let Self { places, positions, .. } = self;
             return Err(format!("a text of {places} tokens has no place in {positions} positions"));
         }
@@ -102,8 +102,8 @@ impl LocalModel {
     ) -> Result<Self, String> {
         shape.check()?;
         let hidden = shape.hidden;
-        let mut tensors = Tensors(tensor);
-        let tokens = tensors.get("embeddings.word_embeddings.weight", &[shape.vocabulary, hidden])?;
+        let mut reader = TensorReader(tensor);
+        let tokens = reader.get("embeddings.word_embeddings.weight", &[shape.vocabulary, hidden])?;
         let (mut token_codes, mut token_scales) = (Vec::new(), Vec::new());
         token_codes.reserve_exact(VOCABULARY * hidden);
         for row in tokens.chunks_exact(hidden).take(VOCABULARY) {
@@ -113,14 +113,14 @@ impl LocalModel {
         }
         drop(tokens);
         let mut positions =
-            tensors.get("embeddings.position_embeddings.weight", &[shape.positions, hidden])?;
+            reader.get("embeddings.position_embeddings.weight", &[shape.positions, hidden])?;
         positions.truncate(shape.places * hidden);
-        let kinds = tensors.get("embeddings.token_type_embeddings.weight", &[shape.kinds, hidden])?;
+        let kinds = reader.get("embeddings.token_type_embeddings.weight", &[shape.kinds, hidden])?;
         for row in positions.chunks_exact_mut(hidden) {
             row.iter_mut().zip(&kinds).for_each(|(position, kind)| *position += kind);
         }
-        let norm = tensors.norm("embeddings.LayerNorm", &shape)?;
-        let layers = (0..shape.layers).map(|number| tensors.layer(number, &shape));
+        let norm = reader.norm("embeddings.LayerNorm", &shape)?;
+        let layers = (0..shape.layers).map(|number| reader.layer(number, &shape));
         let layers = layers.collect::<Result<_, _>>()?;
         Ok(Self { token_codes, token_scales, positions, norm, layers, shape })
     }
@@ -132,13 +132,13 @@ impl LocalModel {
 
     /// Embeds texts on up to `threads` threads; returns unit-length vectors in the order of the texts.
     pub fn embed(&self, texts: &[&str], threads: usize) -> Vec<Vec<f32>> {
-        self.weights().embed(Kernels::detected(), texts, threads)
+        self.weights().embed(Kernels::detect(), texts, threads)
     }
 
     fn weights(&self) -> Weights<'_> {
         let Shape { hidden, heads, wide, pooling, .. } = self.shape;
         Weights {
-            sizes: Sizes { hidden, heads, wide },
+            sizes: TransformerSizes { hidden, heads, wide },
             token_codes: &self.token_codes,
             token_scales: &self.token_scales,
             positions: &self.positions,
@@ -149,14 +149,14 @@ impl LocalModel {
     }
 }
 
-struct Tensors<Source>(Source);
+struct TensorReader<Source>(Source);
 
-impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> Tensors<Source> {
+impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> TensorReader<Source> {
     fn get(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, String> {
         let values = (self.0)(name, shape)?;
-        let wanted: usize = shape.iter().product();
-        if values.len() != wanted {
-            return Err(format!("`{name}` has {} numbers where {wanted} are needed", values.len()));
+        let expected: usize = shape.iter().product();
+        if values.len() != expected {
+            return Err(format!("`{name}` has {} numbers where {expected} are needed", values.len()));
         }
         Ok(values)
     }
@@ -174,8 +174,8 @@ impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> Tensors<Source> 
         let name = |part: &str| format!("encoder.layer.{number}.{part}");
         let mut attention = Linear::new(hidden);
         // The attention scale (1/√d) is folded into the weights of the queries.
-        let question = 1.0 / ((hidden / shape.heads) as f32).sqrt();
-        for (part, factor) in [("query", question), ("key", 1.0), ("value", 1.0)] {
+        let query_scale = 1.0 / ((hidden / shape.heads) as f32).sqrt();
+        for (part, factor) in [("query", query_scale), ("key", 1.0), ("value", 1.0)] {
             self.extend(&mut attention, &name(&format!("attention.self.{part}")), hidden, factor)?;
         }
         let mut linear = |part: &str, inputs: usize, outputs: usize| {
@@ -183,11 +183,11 @@ impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> Tensors<Source> 
             self.extend(&mut linear, &name(part), outputs, 1.0).map(|()| linear)
         };
         let attention_output = linear("attention.output.dense", hidden, hidden)?;
-        let widening = linear("intermediate.dense", hidden, wide)?;
-        let narrowing = linear("output.dense", wide, hidden)?;
+        let intermediate = linear("intermediate.dense", hidden, wide)?;
+        let output = linear("output.dense", wide, hidden)?;
         let attention_norm = self.norm(&name("attention.output.LayerNorm"), shape)?;
         let norm = self.norm(&name("output.LayerNorm"), shape)?;
-        Ok(Layer { attention, attention_output, attention_norm, widening, narrowing, norm })
+        Ok(Layer { attention, attention_output, attention_norm, intermediate, output, norm })
     }
 
     /// Appends the outputs of a tensor, times a factor, to a linear layer.
@@ -250,8 +250,8 @@ struct Layer {
     attention: Linear,
     attention_output: Linear,
     attention_norm: Norm,
-    widening: Linear,
-    narrowing: Linear,
+    intermediate: Linear,
+    output: Linear,
     norm: Norm,
 }
 
@@ -261,8 +261,8 @@ impl Layer {
             attention: self.attention.view(),
             attention_output: self.attention_output.view(),
             attention_norm: self.attention_norm.view(),
-            widening: self.widening.view(),
-            narrowing: self.narrowing.view(),
+            intermediate: self.intermediate.view(),
+            output: self.output.view(),
             norm: self.norm.view(),
         }
     }

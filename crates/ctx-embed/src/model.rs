@@ -42,7 +42,7 @@ impl Model {
     /// A text without known word pieces, such as an empty one, gets a vector of zeros from [`Model::Fast`]. It scores 0
     /// against everything.
     pub fn embed(self, texts: &[&str], threads: usize) -> Vec<Vec<f32>> {
-        let kernels = Kernels::detected();
+        let kernels = Kernels::detect();
         match self {
             Self::Fast => fast::embed(kernels, texts, threads),
             Self::Best => best::weights().embed(kernels, texts, threads),

@@ -3,39 +3,39 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Runs jobs `0..jobs` on up to `threads` threads, including this one, and returns their results in order. `bench`
+/// Runs jobs `0..jobs` on up to `threads` threads, including this one, and returns their results in order. `buffers`
 /// creates the working buffers of each thread.
-pub(crate) fn run<Bench, Made: Send>(
+pub(crate) fn run<Buffers, Output: Send>(
     jobs: usize,
     threads: usize,
-    bench: impl Fn() -> Bench + Sync,
-    job: impl Fn(&mut Bench, usize) -> Made + Sync,
-) -> Vec<Made> {
+    buffers: impl Fn() -> Buffers + Sync,
+    job: impl Fn(&mut Buffers, usize) -> Output + Sync,
+) -> Vec<Output> {
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut bench = bench();
-        let mut made = Vec::new();
+        let mut buffers = buffers();
+        let mut outputs = Vec::new();
         loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= jobs {
-                return made;
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= jobs {
+                return outputs;
             }
-            made.push((number, job(&mut bench, number)));
+            outputs.push((index, job(&mut buffers, index)));
         }
     };
-    let mut made = thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads.min(jobs)).map(|_| scope.spawn(work)).collect();
-        let mut made = work();
-        for helper in helpers {
-            match helper.join() {
-                Ok(more) => made.extend(more),
+    let mut outputs = thread::scope(|scope| {
+        let workers: Vec<_> = (1..threads.min(jobs)).map(|_| scope.spawn(work)).collect();
+        let mut outputs = work();
+        for worker in workers {
+            match worker.join() {
+                Ok(more) => outputs.extend(more),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        made
+        outputs
     });
-    made.sort_unstable_by_key(|(number, _)| *number);
-    made.into_iter().map(|(_, made)| made).collect()
+    outputs.sort_unstable_by_key(|(index, _)| *index);
+    outputs.into_iter().map(|(_, output)| output).collect()
 }
 
 #[cfg(test)]
@@ -45,13 +45,13 @@ mod tests {
     #[test]
     fn everything_is_made_once_and_in_order_by_any_number_of_threads() {
         for threads in [0, 1, 2, 7, 100] {
-            let made = run(20, threads, || 0, |_, number| number * 2);
-            assert_eq!(made, (0..20).map(|number| number * 2).collect::<Vec<_>>());
+            let outputs = run(20, threads, || 0, |_, index| index * 2);
+            assert_eq!(outputs, (0..20).map(|index| index * 2).collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn no_jobs_make_nothing() {
-        assert_eq!(run(0, 2, || (), |(), number| number), Vec::<usize>::new());
+        assert_eq!(run(0, 2, || (), |(), index| index), Vec::<usize>::new());
     }
 }

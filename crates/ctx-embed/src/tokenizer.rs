@@ -41,7 +41,7 @@ const ALONE_BIT: u32 = 1 << 30;
 const LAST_BIT: u32 = 1 << 31;
 
 #[repr(C)]
-struct Node {
+struct TrieNode {
     base: u32,
     id: u16,
     label: u8,
@@ -53,7 +53,7 @@ struct Node {
 /// `models/make_tokenizer.py` documents the tables.
 #[repr(C)]
 pub struct Tokenizer {
-    nodes: [Node; NODES],
+    nodes: [TrieNode; NODES],
     pages: [u8; PAGES],
     actions: [[u16; PAGE]; BLOCKS],
     expansions: [u32; EXPANSIONS],
@@ -78,7 +78,7 @@ impl Tokenizer {
     /// Number of word pieces of a text, without special tokens.
     pub fn count(&self, text: &str) -> usize {
         let mut count = 0;
-        self.walk(text, |_, _| {
+        self.visit_pieces(text, |_, _| {
             count += 1;
             ControlFlow::Continue(())
         });
@@ -89,7 +89,7 @@ impl Tokenizer {
     pub fn count_up_to(&self, text: &str, max: usize) -> usize {
         let mut count = 0;
         if max > 0 {
-            self.walk(text, |_, _| {
+            self.visit_pieces(text, |_, _| {
                 count += 1;
                 if count == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
@@ -101,7 +101,7 @@ impl Tokenizer {
     pub fn start_of(&self, text: &str, skipped: usize) -> Option<usize> {
         let mut start = None;
         let mut passed = 0;
-        self.walk(text, |_, range| {
+        self.visit_pieces(text, |_, range| {
             if passed == skipped {
                 start = Some(range.start);
                 return ControlFlow::Break(());
@@ -118,7 +118,7 @@ impl Tokenizer {
         if max == 0 {
             return ids;
         }
-        self.walk(text, |id, _| {
+        self.visit_pieces(text, |id, _| {
             ids.push(id);
             if ids.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -129,7 +129,7 @@ impl Tokenizer {
     /// if one character became several pieces.
     pub fn pieces(&self, text: &str) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
-        self.walk(text, |_, range| {
+        self.visit_pieces(text, |_, range| {
             ranges.push(range);
             ControlFlow::Continue(())
         });
@@ -161,42 +161,42 @@ impl Tokenizer {
         vocabulary
     }
 
-    fn walk(&self, text: &str, mut visit: impl FnMut(u32, Range<usize>) -> ControlFlow<()>) {
+    fn visit_pieces(&self, text: &str, mut visit: impl FnMut(u32, Range<usize>) -> ControlFlow<()>) {
         let bytes = text.as_bytes();
-        let mut word = Word::default();
+        let mut word = WordBuffer::default();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            match ASCII[usize::from(byte)] {
-                Ascii::Space => {
+            match BYTE_CLASSES[usize::from(byte)] {
+                ByteClass::Space => {
                     at += 1;
                     continue;
                 }
-                Ascii::Alone => {
-                    let id = self.longest(WORDS, &[byte]).map_or(UNKNOWN, |(_, id)| id);
+                ByteClass::Punctuation => {
+                    let id = self.longest_piece(WORDS, &[byte]).map_or(UNKNOWN, |(_, id)| id);
                     if visit(id, at..at + 1).is_break() {
                         return;
                     }
                     at += 1;
                     continue;
                 }
-                Ascii::Word => {
-                    let end = word.fill_plain(bytes, at);
+                ByteClass::Word => {
+                    let end = word.read_ascii(bytes, at);
                     // Other bytes may belong to the same word, or be removed from it.
-                    let whole = bytes
-                        .get(end)
-                        .is_none_or(|&next| matches!(ASCII[usize::from(next)], Ascii::Space | Ascii::Alone));
+                    let whole = bytes.get(end).is_none_or(|&next| {
+                        matches!(BYTE_CLASSES[usize::from(next)], ByteClass::Space | ByteClass::Punctuation)
+                    });
                     if whole {
-                        if self.cut(&mut word, at..end, &mut visit).is_break() {
+                        if self.split_word(&mut word, at..end, &mut visit).is_break() {
                             return;
                         }
                         at = end;
                         continue;
                     }
                 }
-                Ascii::Other => {}
+                ByteClass::Other => {}
             }
-            let (range, next) = self.fill(&mut word, text, at);
-            if word.characters > 0 && self.cut(&mut word, range, &mut visit).is_break() {
+            let (range, next) = self.read_word(&mut word, text, at);
+            if word.characters > 0 && self.split_word(&mut word, range, &mut visit).is_break() {
                 return;
             }
             at = next;
@@ -204,7 +204,7 @@ impl Tokenizer {
     }
 
     /// Reads one word character by character; returns the range of its characters and the offset to continue from.
-    fn fill(&self, word: &mut Word, text: &str, from: usize) -> (Range<usize>, usize) {
+    fn read_word(&self, word: &mut WordBuffer, text: &str, from: usize) -> (Range<usize>, usize) {
         word.clear();
         let mut range = from..from;
         let mut characters = text.get(from..).unwrap_or_default().char_indices();
@@ -216,15 +216,15 @@ impl Tokenizer {
                 FIRST_EXPANSION.. => &self.expansions[usize::from(action - FIRST_EXPANSION)..],
                 _ => &[],
             };
-            let alone = action == ALONE || expansion.first().is_some_and(|entry| entry & ALONE_BIT != 0);
-            if (alone || action == SPACE) && word.characters > 0 {
+            let is_alone = action == ALONE || expansion.first().is_some_and(|entry| entry & ALONE_BIT != 0);
+            if (is_alone || action == SPACE) && word.characters > 0 {
                 return (range, source.start);
             }
             match action {
                 DROP => continue,
                 SPACE => return (range, source.end),
                 KEEP | ALONE => word.push(character, &source),
-                HANGUL => hangul(character).for_each(|letter| word.push(letter, &source)),
+                HANGUL => decompose_hangul(character).for_each(|letter| word.push(letter, &source)),
                 _ => {
                     for entry in expansion {
                         if let Some(character) = char::from_u32(entry & !(ALONE_BIT | LAST_BIT)) {
@@ -240,16 +240,16 @@ impl Tokenizer {
                 range.start = source.start;
             }
             range.end = source.end;
-            if alone {
+            if is_alone {
                 return (range, source.end);
             }
         }
         (range, text.len())
     }
 
-    fn cut(
+    fn split_word(
         &self,
-        word: &mut Word,
+        word: &mut WordBuffer,
         range: Range<usize>,
         visit: &mut impl FnMut(u32, Range<usize>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
@@ -258,7 +258,7 @@ impl Tokenizer {
         let mut root = WORDS;
         let mut known = word.characters <= WORD_MAX;
         while known && !rest.is_empty() {
-            match self.longest(root, rest) {
+            match self.longest_piece(root, rest) {
                 Some((length, id)) => {
                     rest = &rest[length..];
                     word.pieces.push((id, word.bytes.len() - rest.len()));
@@ -286,7 +286,7 @@ impl Tokenizer {
     }
 
     /// The longest piece at the start of `bytes`: its length and id.
-    fn longest(&self, root: usize, bytes: &[u8]) -> Option<(usize, u32)> {
+    fn longest_piece(&self, root: usize, bytes: &[u8]) -> Option<(usize, u32)> {
         let mut base = self.nodes[root].base;
         let mut found = None;
         for (position, &byte) in bytes.iter().enumerate() {
@@ -305,7 +305,7 @@ impl Tokenizer {
 
 /// The word that is being read.
 #[derive(Default)]
-struct Word {
+struct WordBuffer {
     bytes: Vec<u8>,
     /// Source range of each byte in the text; empty if the bytes are contiguous there.
     sources: Vec<Range<usize>>,
@@ -314,7 +314,7 @@ struct Word {
     pieces: Vec<(u32, usize)>,
 }
 
-impl Word {
+impl WordBuffer {
     fn clear(&mut self) {
         self.bytes.clear();
         self.sources.clear();
@@ -334,11 +334,13 @@ impl Word {
     }
 
     /// Reads ASCII letters and digits from `from`; returns the offset of their end.
-    fn fill_plain(&mut self, bytes: &[u8], from: usize) -> usize {
+    fn read_ascii(&mut self, bytes: &[u8], from: usize) -> usize {
         self.clear();
         let rest = bytes.get(from..).unwrap_or_default();
-        let length =
-            rest.iter().position(|byte| ASCII[usize::from(*byte)] != Ascii::Word).unwrap_or(rest.len());
+        let length = rest
+            .iter()
+            .position(|byte| BYTE_CLASSES[usize::from(*byte)] != ByteClass::Word)
+            .unwrap_or(rest.len());
         self.characters = length;
         self.bytes.extend(rest.iter().take(length.min(WORD_MAX)).map(u8::to_ascii_lowercase));
         from + length
@@ -347,24 +349,24 @@ impl Word {
 
 /// The class of a byte that is a whole character.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ascii {
+enum ByteClass {
     Space,
-    Alone,
+    Punctuation,
     Word,
     /// A control character, or a byte of a longer character.
     Other,
 }
 
-static ASCII: [Ascii; 256] = {
-    let mut table = [Ascii::Other; 256];
+static BYTE_CLASSES: [ByteClass; 256] = {
+    let mut table = [ByteClass::Other; 256];
     let mut byte = 0;
     while byte < 128 {
         let character = byte as u8;
         table[byte] = match character {
-            b' ' | b'\t' | b'\n' | b'\r' => Ascii::Space,
-            _ if character.is_ascii_punctuation() => Ascii::Alone,
-            _ if character.is_ascii_alphanumeric() => Ascii::Word,
-            _ => Ascii::Other,
+            b' ' | b'\t' | b'\n' | b'\r' => ByteClass::Space,
+            _ if character.is_ascii_punctuation() => ByteClass::Punctuation,
+            _ if character.is_ascii_alphanumeric() => ByteClass::Word,
+            _ => ByteClass::Other,
         };
         byte += 1;
     }
@@ -372,7 +374,7 @@ static ASCII: [Ascii; 256] = {
 };
 
 /// Decomposes a Hangul syllable into its letters, by the arithmetic of the Unicode standard.
-fn hangul(syllable: char) -> impl Iterator<Item = char> {
+fn decompose_hangul(syllable: char) -> impl Iterator<Item = char> {
     const SYLLABLES: u32 = 0xAC00;
     const LEADING: u32 = 0x1100;
     const VOWELS: u32 = 0x1161;

@@ -7,9 +7,9 @@ const CODE_MAX: f32 = 127.0;
 
 /// Quantises a vector to int8 codes and a scale: a value is its code times the scale.
 pub fn quantize(vector: &[f32]) -> (Vec<i8>, f32) {
-    let most = vector.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
-    let factor = if most > 0.0 { CODE_MAX / most } else { 0.0 };
-    (vector.iter().map(|value| (value * factor).round() as i8).collect(), most / CODE_MAX)
+    let maximum = vector.iter().fold(0.0_f32, |maximum, value| maximum.max(value.abs()));
+    let factor = if maximum > 0.0 { CODE_MAX / maximum } else { 0.0 };
+    (vector.iter().map(|value| (value * factor).round() as i8).collect(), maximum / CODE_MAX)
 }
 
 /// The dot product of two vectors of codes, over the shorter length.
@@ -27,7 +27,7 @@ pub fn dots(query: &[i8], rows: &[i8], out: &mut [i32]) {
     if query.is_empty() {
         out.fill(0);
     }
-    (Kernels::detected().dots)(query, rows, out);
+    (Kernels::detect().dots)(query, rows, out);
 }
 
 /// A vector as half-precision floats, little endian.
@@ -37,7 +37,7 @@ pub fn to_half(vector: &[f32]) -> Vec<u8> {
 
 /// The dot product with a half-precision vector; `None` if the lengths differ.
 pub fn dot_half(query: &[f32], half: &[u8]) -> Option<f32> {
-    (half.len() == query.len() * 2).then(|| (Kernels::detected().dot_half)(query, half))
+    (half.len() == query.len() * 2).then(|| (Kernels::detect().dot_half)(query, half))
 }
 
 /// Normalises a vector to unit length; a vector of zeros is unchanged.

@@ -9,21 +9,21 @@ use crate::vector;
 const ROWS: usize = 48;
 
 /// The working buffers of one thread.
-pub(super) struct Bench<'a> {
+pub(super) struct ForwardPass<'a> {
     kernels: &'a Kernels,
     weights: &'a Weights<'a>,
     attention: Attention,
     hidden: Vec<f32>,
     codes: Vec<i16>,
     scales: Vec<f32>,
-    triples: Vec<f32>,
-    gathered: Vec<f32>,
+    qkv: Vec<f32>,
+    attended: Vec<f32>,
     wide: Vec<f32>,
     wide_codes: Vec<i16>,
     wide_scales: Vec<f32>,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> ForwardPass<'a> {
     /// Buffers for packs of up to `tokens` tokens.
     pub(super) fn new(kernels: &'a Kernels, weights: &'a Weights<'a>, tokens: usize) -> Self {
         let sizes = weights.sizes;
@@ -34,8 +34,8 @@ impl<'a> Bench<'a> {
             hidden: vec![0.0; tokens * sizes.hidden],
             codes: vec![0; tokens * sizes.hidden],
             scales: vec![0.0; tokens],
-            triples: vec![0.0; tokens * sizes.triple()],
-            gathered: vec![0.0; tokens * sizes.hidden],
+            qkv: vec![0.0; tokens * sizes.qkv()],
+            attended: vec![0.0; tokens * sizes.hidden],
             wide: vec![0.0; ROWS * sizes.wide],
             wide_codes: vec![0; ROWS * sizes.wide],
             wide_scales: vec![0.0; ROWS],
@@ -45,10 +45,10 @@ impl<'a> Bench<'a> {
     /// Embeds a pack of texts.
     pub(super) fn embed(&mut self, pack: &[(usize, Vec<u32>)]) -> Vec<Vec<f32>> {
         let lengths: Vec<usize> = pack.iter().map(|(_, tokens)| tokens.len()).collect();
-        self.look_up(pack);
+        self.embed_tokens(pack);
         for layer in &self.weights.layers {
             self.attend(layer, &lengths);
-            self.think(layer, lengths.iter().sum());
+            self.feed_forward(layer, lengths.iter().sum());
         }
         let hidden = self.weights.sizes.hidden;
         let mut rest = self.hidden.as_slice();
@@ -58,15 +58,15 @@ impl<'a> Bench<'a> {
                 let (text, after) = rest.split_at(length * hidden);
                 rest = after;
                 match self.weights.pooling {
-                    Pooling::Mean => mean(text, hidden),
-                    Pooling::First => mean(&text[..hidden], hidden),
+                    Pooling::Mean => mean_pooled(text, hidden),
+                    Pooling::First => mean_pooled(&text[..hidden], hidden),
                 }
             })
             .collect()
     }
 
     /// Computes the input of the first layer: token embeddings plus position embeddings, normalised.
-    fn look_up(&mut self, pack: &[(usize, Vec<u32>)]) {
+    fn embed_tokens(&mut self, pack: &[(usize, Vec<u32>)]) {
         let Weights { token_codes, token_scales, positions, norm, .. } = self.weights;
         let hidden = self.weights.sizes.hidden;
         let tokens = pack.iter().flat_map(|(_, tokens)| tokens.iter().zip(positions.chunks_exact(hidden)));
@@ -81,29 +81,29 @@ impl<'a> Bench<'a> {
 
     /// The attention part of a layer, within each text.
     fn attend(&mut self, layer: &Layer<'_>, lengths: &[usize]) {
-        let (width, triple) = (self.weights.sizes.hidden, self.weights.sizes.triple());
+        let (width, qkv_width) = (self.weights.sizes.hidden, self.weights.sizes.qkv());
         let tokens: usize = lengths.iter().sum();
         let hidden = &mut self.hidden[..tokens * width];
         let codes = &mut self.codes[..tokens * width];
         let scales = &mut self.scales[..tokens];
-        let triples = &mut self.triples[..tokens * triple];
-        let gathered = &mut self.gathered[..tokens * width];
-        through(self.kernels, hidden, layer.attention, codes, scales, triples);
-        let (mut triples_rest, mut gathered_rest) = (&*triples, &mut *gathered);
+        let qkv = &mut self.qkv[..tokens * qkv_width];
+        let attended = &mut self.attended[..tokens * width];
+        apply_linear(self.kernels, hidden, layer.attention, codes, scales, qkv);
+        let (mut qkv_rest, mut attended_rest) = (&*qkv, &mut *attended);
         for length in lengths {
-            let (text, after) = triples_rest.split_at(length * triple);
-            let (out, out_after) = gathered_rest.split_at_mut(length * width);
-            self.attention.gather(self.kernels, text, out);
-            (triples_rest, gathered_rest) = (after, out_after);
+            let (text, after) = qkv_rest.split_at(length * qkv_width);
+            let (out, out_after) = attended_rest.split_at_mut(length * width);
+            self.attention.compute(self.kernels, text, out);
+            (qkv_rest, attended_rest) = (after, out_after);
         }
-        // The triples are no longer needed; their buffer is reused.
-        let added = &mut triples[..tokens * width];
-        through(self.kernels, gathered, layer.attention_output, codes, scales, added);
-        normalise(self.kernels, hidden, added, layer.attention_norm);
+        // Queries, keys and values are no longer needed; their buffer is reused.
+        let added = &mut qkv[..tokens * width];
+        apply_linear(self.kernels, attended, layer.attention_output, codes, scales, added);
+        add_and_normalise(self.kernels, hidden, added, layer.attention_norm);
     }
 
     /// The feed-forward part of a layer, for each token on its own.
-    fn think(&mut self, layer: &Layer<'_>, tokens: usize) {
+    fn feed_forward(&mut self, layer: &Layer<'_>, tokens: usize) {
         let (width, wide_width) = (self.weights.sizes.hidden, self.weights.sizes.wide);
         let rows = self.hidden[..tokens * width].chunks_mut(ROWS * width);
         for hidden in rows {
@@ -113,17 +113,17 @@ impl<'a> Bench<'a> {
             let wide = &mut self.wide[..tokens * wide_width];
             let wide_codes = &mut self.wide_codes[..tokens * wide_width];
             let wide_scales = &mut self.wide_scales[..tokens];
-            let added = &mut self.gathered[..tokens * width];
-            through(self.kernels, hidden, layer.widening, codes, scales, wide);
+            let added = &mut self.attended[..tokens * width];
+            apply_linear(self.kernels, hidden, layer.intermediate, codes, scales, wide);
             (self.kernels.gelu)(wide);
-            through(self.kernels, wide, layer.narrowing, wide_codes, wide_scales, added);
-            normalise(self.kernels, hidden, added, layer.norm);
+            apply_linear(self.kernels, wide, layer.output, wide_codes, wide_scales, added);
+            add_and_normalise(self.kernels, hidden, added, layer.norm);
         }
     }
 }
 
 /// Quantises rows of floats and applies a linear layer to them.
-fn through(
+fn apply_linear(
     kernels: &Kernels,
     rows: &[f32],
     layer: Linear<'_>,
@@ -138,7 +138,7 @@ fn through(
     (kernels.linear)(Activations { codes, scales }, layer, out);
 }
 
-fn normalise(kernels: &Kernels, hidden: &mut [f32], added: &[f32], norm: Norm<'_>) {
+fn add_and_normalise(kernels: &Kernels, hidden: &mut [f32], added: &[f32], norm: Norm<'_>) {
     let width = norm.gains.len();
     for (row, added) in hidden.chunks_exact_mut(width).zip(added.chunks_exact(width)) {
         (kernels.norm)(row, added, norm);
@@ -146,7 +146,7 @@ fn normalise(kernels: &Kernels, hidden: &mut [f32], added: &[f32], norm: Norm<'_
 }
 
 /// The mean of rows, normalised to unit length.
-fn mean(rows: &[f32], width: usize) -> Vec<f32> {
+fn mean_pooled(rows: &[f32], width: usize) -> Vec<f32> {
     let mut sums = vec![0.0; width];
     for row in rows.chunks_exact(width) {
         sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);

@@ -9,18 +9,18 @@ mod forward;
 use crate::kernel::{Kernels, Linear, Norm};
 use crate::parallel;
 use crate::tokenizer::{CLASS, SEPARATOR, Tokenizer};
-use forward::Bench;
+use forward::ForwardPass;
 
 /// Number of special tokens around a text: `[CLS]` and `[SEP]`.
-pub(crate) const ENDS: usize = 2;
+pub(crate) const SPECIAL_TOKENS: usize = 2;
 /// Maximum number of tokens in a pack, unless a single text has more.
-const PACK_MAX: usize = 256;
+const PACK_TOKENS_MAX: usize = 256;
 /// Minimum size of packs when texts are divided among threads.
-const PACK_MIN: usize = 48;
+const PACK_TOKENS_MIN: usize = 48;
 
 /// The dimensions of a transformer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct TransformerSizes {
     /// Hidden size: dimensions of a token's vector between layers.
     pub(crate) hidden: usize,
     /// Number of attention heads.
@@ -29,14 +29,14 @@ pub(crate) struct Sizes {
     pub(crate) wide: usize,
 }
 
-impl Sizes {
+impl TransformerSizes {
     /// Dimensions per attention head.
     const fn head(self) -> usize {
         self.hidden / self.heads
     }
 
     /// Length of a token's query, key and value together.
-    const fn triple(self) -> usize {
+    const fn qkv(self) -> usize {
         3 * self.hidden
     }
 }
@@ -52,7 +52,7 @@ pub enum Pooling {
 
 /// The weights of a transformer, borrowed from the binary or from a [`LocalModel`](crate::LocalModel).
 pub(crate) struct Weights<'a> {
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: TransformerSizes,
     /// One row per word piece.
     pub(crate) token_codes: &'a [i8],
     pub(crate) token_scales: &'a [f32],
@@ -68,49 +68,49 @@ pub(crate) struct Layer<'a> {
     pub(crate) attention: Linear<'a>,
     pub(crate) attention_output: Linear<'a>,
     pub(crate) attention_norm: Norm<'a>,
-    pub(crate) widening: Linear<'a>,
-    pub(crate) narrowing: Linear<'a>,
+    pub(crate) intermediate: Linear<'a>,
+    pub(crate) output: Linear<'a>,
     pub(crate) norm: Norm<'a>,
 }
 
 impl Weights<'_> {
     /// Maximum number of tokens of a text, including `[CLS]` and `[SEP]`.
-    fn places(&self) -> usize {
+    fn tokens_max(&self) -> usize {
         self.positions.len() / self.sizes.hidden
     }
 
     /// Embeds texts; returns unit-length vectors in the order of the texts.
     pub(crate) fn embed(&self, kernels: &Kernels, texts: &[&str], threads: usize) -> Vec<Vec<f32>> {
         let tokenizer = Tokenizer::builtin();
-        let max = self.places().saturating_sub(ENDS);
+        let max = self.tokens_max().saturating_sub(SPECIAL_TOKENS);
         let mut tokens: Vec<(usize, Vec<u32>)> =
-            texts.iter().map(|text| with_ends(tokenizer.encode(text, max))).enumerate().collect();
+            texts.iter().map(|text| with_special_tokens(tokenizer.encode(text, max))).enumerate().collect();
         // Longest first: the last jobs are then small, and the threads finish together.
         tokens.sort_by_key(|(_, tokens)| std::cmp::Reverse(tokens.len()));
-        let all: usize = tokens.iter().map(|(_, tokens)| tokens.len()).sum();
-        let packs = packs(&tokens, (all / threads.max(1)).clamp(PACK_MIN, PACK_MAX));
-        let largest = packs.iter().map(|pack| length(pack)).max().unwrap_or_default();
-        let made = parallel::run(
+        let total: usize = tokens.iter().map(|(_, tokens)| tokens.len()).sum();
+        let packs = packs(&tokens, (total / threads.max(1)).clamp(PACK_TOKENS_MIN, PACK_TOKENS_MAX));
+        let largest = packs.iter().map(|pack| token_count(pack)).max().unwrap_or_default();
+        let vectors_by_pack = parallel::run(
             packs.len(),
             threads,
-            || Bench::new(kernels, self, largest),
-            |bench, number| bench.embed(packs[number]),
+            || ForwardPass::new(kernels, self, largest),
+            |pass, number| pass.embed(packs[number]),
         );
         let mut vectors = vec![Vec::new(); texts.len()];
-        for ((index, _), vector) in tokens.iter().zip(made.into_iter().flatten()) {
+        for ((index, _), vector) in tokens.iter().zip(vectors_by_pack.into_iter().flatten()) {
             vectors[*index] = vector;
         }
         vectors
     }
 }
 
-fn with_ends(mut tokens: Vec<u32>) -> Vec<u32> {
+fn with_special_tokens(mut tokens: Vec<u32>) -> Vec<u32> {
     tokens.insert(0, CLASS);
     tokens.push(SEPARATOR);
     tokens
 }
 
-fn length(pack: &[(usize, Vec<u32>)]) -> usize {
+fn token_count(pack: &[(usize, Vec<u32>)]) -> usize {
     pack.iter().map(|(_, tokens)| tokens.len()).sum()
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let texts: Vec<(usize, Vec<u32>)> =
             [300, 200, 56, 50, 50, 1].iter().map(|length| vec![0; *length]).enumerate().collect();
         let packs = packs(&texts, 256);
-        let lengths: Vec<usize> = packs.iter().map(|pack| length(pack)).collect();
+        let lengths: Vec<usize> = packs.iter().map(|pack| token_count(pack)).collect();
         assert_eq!(lengths, [300, 256, 101]);
         assert_eq!(packs.concat(), texts);
     }

@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 /// Rows computed together: with two registers each, they fill the register file.
 const TILE: usize = 6;
 /// Floats or 32-bit integers per register.
-const WIDTH: usize = 8;
+const LANES_PER_REGISTER: usize = 8;
 
 /// The kernels that this processor supports, fastest first.
 pub(super) fn kernels() -> impl Iterator<Item = &'static Kernels> {
@@ -46,7 +46,7 @@ static AVX2: Kernels = Kernels {
     linear: checked!(avx2::linear, tokens, layer, out),
     product: checked!(product, of, out, stride),
     activations: checked!(activations, row, codes),
-    norm: checked!(norm, row, added, by),
+    norm: checked!(norm, row, added, parameters),
     gelu: checked!(gelu, row),
     softmax: checked!(softmax, row),
     add_codes: checked!(add_codes, sums, codes, factor),
@@ -60,8 +60,8 @@ fn activations(row: &[f32], codes: &mut [i16]) -> f32 {
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn norm(row: &mut [f32], added: &[f32], by: Norm<'_>) {
-    lanes::norm::<true>(row, added, by);
+fn norm(row: &mut [f32], added: &[f32], parameters: Norm<'_>) {
+    lanes::norm::<true>(row, added, parameters);
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -120,7 +120,7 @@ fn product_tile<const ROWS: usize>(
         // the lengths checked above.
         unsafe {
             let first = _mm256_loadu_ps(panel.add(step * PANEL));
-            let second = _mm256_loadu_ps(panel.add(step * PANEL + WIDTH));
+            let second = _mm256_loadu_ps(panel.add(step * PANEL + LANES_PER_REGISTER));
             for (row, sums) in sums.iter_mut().enumerate() {
                 let value = _mm256_set1_ps(*left.add(row * left_stride + step));
                 sums[0] = _mm256_fmadd_ps(value, first, sums[0]);
@@ -132,15 +132,15 @@ fn product_tile<const ROWS: usize>(
         // SAFETY: the last row's end lies within `out`, as checked above.
         unsafe {
             _mm256_storeu_ps(out.as_mut_ptr().add(row * stride), sums[0]);
-            _mm256_storeu_ps(out.as_mut_ptr().add(row * stride + WIDTH), sums[1]);
+            _mm256_storeu_ps(out.as_mut_ptr().add(row * stride + LANES_PER_REGISTER), sums[1]);
         }
     }
 }
 
 /// Int8 codes multiplied per step.
-const STEP: usize = 32;
+const CODES_PER_STEP: usize = 32;
 /// Prefetch distance in bytes, so that a long matrix arrives at memory bandwidth.
-const AHEAD: usize = 2_048;
+const PREFETCH_BYTES: usize = 2_048;
 
 #[target_feature(enable = "avx2,fma")]
 fn dots(vector: &[i8], rows: &[i8], out: &mut [i32]) {
@@ -153,18 +153,18 @@ fn dots(vector: &[i8], rows: &[i8], out: &mut [i32]) {
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn dot(vector: &[i16], row: &[i8]) -> i32 {
-    let (vectors, vector_rest) = vector.as_chunks::<STEP>();
-    let (rows, row_rest) = row.as_chunks::<STEP>();
+    let (vectors, vector_rest) = vector.as_chunks::<CODES_PER_STEP>();
+    let (rows, row_rest) = row.as_chunks::<CODES_PER_STEP>();
     let mut sum = _mm256_setzero_si256();
     for (vector, codes) in vectors.iter().zip(rows) {
         let (vector, codes) = (vector.as_ptr(), codes.as_ptr());
         // SAFETY: both are arrays of 32, read in two halves; a prefetch may point anywhere.
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(codes.wrapping_add(AHEAD));
+            _mm_prefetch::<_MM_HINT_T0>(codes.wrapping_add(PREFETCH_BYTES));
             let low = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.cast()));
-            let high = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.add(STEP / 2).cast()));
+            let high = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.add(CODES_PER_STEP / 2).cast()));
             let low = _mm256_madd_epi16(_mm256_loadu_si256(vector.cast()), low);
-            let high = _mm256_madd_epi16(_mm256_loadu_si256(vector.add(STEP / 2).cast()), high);
+            let high = _mm256_madd_epi16(_mm256_loadu_si256(vector.add(CODES_PER_STEP / 2).cast()), high);
             sum = _mm256_add_epi32(sum, _mm256_add_epi32(low, high));
         }
     }
@@ -178,8 +178,8 @@ fn dot(vector: &[i16], row: &[i8]) -> i32 {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn dot_half(vector: &[f32], half: &[u8]) -> f32 {
     let half = half.as_chunks::<2>().0;
-    let (vectors, vector_rest) = vector.as_chunks::<WIDTH>();
-    let (halves, half_rest) = half.as_chunks::<WIDTH>();
+    let (vectors, vector_rest) = vector.as_chunks::<LANES_PER_REGISTER>();
+    let (halves, half_rest) = half.as_chunks::<LANES_PER_REGISTER>();
     let mut sum = _mm256_setzero_ps();
     for (vector, half) in vectors.iter().zip(halves) {
         // SAFETY: both are arrays of eight.
@@ -188,7 +188,7 @@ fn dot_half(vector: &[f32], half: &[u8]) -> f32 {
             sum = _mm256_fmadd_ps(_mm256_loadu_ps(vector.as_ptr()), half, sum);
         }
     }
-    let mut parts = [0.0_f32; WIDTH];
+    let mut parts = [0.0_f32; LANES_PER_REGISTER];
     // SAFETY: an array of eight.
     unsafe { _mm256_storeu_ps(parts.as_mut_ptr(), sum) };
     let rest = vector_rest.iter().zip(half_rest);

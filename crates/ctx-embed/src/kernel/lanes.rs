@@ -30,7 +30,7 @@ fn sum(values: &[f32], part: impl Fn(f32, f32) -> f32) -> f32 {
 }
 
 #[inline(always)]
-fn largest(values: &[f32], of: impl Fn(f32) -> f32, start: f32) -> f32 {
+fn maximum_of(values: &[f32], of: impl Fn(f32) -> f32, start: f32) -> f32 {
     let larger = |a: f32, b: f32| if a > b { a } else { b };
     let mut parts = [start; LANES];
     let (chunks, rest) = values.as_chunks::<LANES>();
@@ -39,23 +39,23 @@ fn largest(values: &[f32], of: impl Fn(f32) -> f32, start: f32) -> f32 {
             parts[lane] = larger(parts[lane], of(chunk[lane]));
         }
     }
-    let rest = rest.iter().fold(start, |most, value| larger(most, of(*value)));
-    parts.iter().fold(rest, |most, value| larger(most, *value))
+    let rest = rest.iter().fold(start, |maximum, value| larger(maximum, of(*value)));
+    parts.iter().fold(rest, |maximum, value| larger(maximum, *value))
 }
 
 #[inline(always)]
 pub(super) fn activations(row: &[f32], codes: &mut [i16]) -> f32 {
-    let most = largest(row, f32::abs, 0.0);
+    let maximum = maximum_of(row, f32::abs, 0.0);
     let steps = f32::from(activation_max(row.len()));
-    let factor = if most > 0.0 { steps / most } else { 0.0 };
+    let factor = if maximum > 0.0 { steps / maximum } else { 0.0 };
     for (code, value) in codes.iter_mut().zip(row) {
         *code = (value * factor + ROUNDING).to_bits() as i16;
     }
-    most / steps
+    maximum / steps
 }
 
 #[inline(always)]
-pub(super) fn norm<const FUSED: bool>(row: &mut [f32], added: &[f32], by: Norm<'_>) {
+pub(super) fn norm<const FUSED: bool>(row: &mut [f32], added: &[f32], parameters: Norm<'_>) {
     for (value, added) in row.iter_mut().zip(added) {
         *value += added;
     }
@@ -65,8 +65,8 @@ pub(super) fn norm<const FUSED: bool>(row: &mut [f32], added: &[f32], by: Norm<'
         *value -= mean;
     }
     let variance = sum(row, |total, value| multiply_add::<FUSED>(value, value, total)) / count;
-    let factor = 1.0 / (variance + by.epsilon).sqrt();
-    for ((value, gain), bias) in row.iter_mut().zip(by.gains).zip(by.biases) {
+    let factor = 1.0 / (variance + parameters.epsilon).sqrt();
+    for ((value, gain), bias) in row.iter_mut().zip(parameters.gains).zip(parameters.biases) {
         *value = multiply_add::<FUSED>(*value * factor, *gain, *bias);
     }
 }
@@ -122,9 +122,9 @@ fn exponential<const FUSED: bool>(x: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn softmax<const FUSED: bool>(row: &mut [f32]) {
-    let most = largest(row, |value| value, f32::NEG_INFINITY);
+    let maximum = maximum_of(row, |value| value, f32::NEG_INFINITY);
     for value in row.iter_mut() {
-        *value = exponential::<FUSED>(*value - most);
+        *value = exponential::<FUSED>(*value - maximum);
     }
     let factor = 1.0 / sum(row, |total, value| total + value);
     for value in row {

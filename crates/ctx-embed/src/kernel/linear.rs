@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 /// Rows computed together: with two registers each, they fill the register file.
 const TILE: usize = 6;
 /// 32-bit integers per register.
-const WIDTH: usize = 8;
+const LANES_PER_REGISTER: usize = 8;
 
 /// Sixteen outputs of a layer.
 #[derive(Clone, Copy)]
@@ -95,15 +95,18 @@ macro_rules! linear {
                 }
                 for (row, sums) in sums.iter().enumerate() {
                     for (half, sum) in sums.iter().enumerate() {
-                        // SAFETY: eight floats from `half * WIDTH` lie within the panel's sixteen, and the
+                        // SAFETY: eight floats from `half * LANES_PER_REGISTER` lie within the panel's sixteen, and the
                         // last row's end within `out`, as checked above.
                         unsafe {
-                            let scale = _mm256_loadu_ps(panel.scales.as_ptr().add(half * WIDTH));
-                            let bias = _mm256_loadu_ps(panel.biases.as_ptr().add(half * WIDTH));
+                            let scale = _mm256_loadu_ps(panel.scales.as_ptr().add(half * LANES_PER_REGISTER));
+                            let bias = _mm256_loadu_ps(panel.biases.as_ptr().add(half * LANES_PER_REGISTER));
                             let scale = _mm256_mul_ps(_mm256_set1_ps(tokens.scales[row]), scale);
                             // Not fused, so that the result is the same on every processor.
                             let value = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(*sum), scale), bias);
-                            _mm256_storeu_ps(out.as_mut_ptr().add(row * stride + half * WIDTH), value);
+                            _mm256_storeu_ps(
+                                out.as_mut_ptr().add(row * stride + half * LANES_PER_REGISTER),
+                                value,
+                            );
                         }
                     }
                 }

@@ -24,8 +24,8 @@ pub(crate) const INPUTS_MAX: usize = 8_192;
 /// The largest quantised activation for rows of this length, so that sums fit 32 bits.
 pub(crate) const fn activation_max(inputs: usize) -> i16 {
     let inputs = if inputs > 0 { inputs } else { 1 };
-    let most = i32::MAX as usize / (127 * inputs);
-    if most < ACTIVATION_MAX as usize { most as i16 } else { ACTIVATION_MAX }
+    let maximum = i32::MAX as usize / (127 * inputs);
+    if maximum < ACTIVATION_MAX as usize { maximum as i16 } else { ACTIVATION_MAX }
 }
 
 /// Quantised token vectors.
@@ -94,7 +94,7 @@ pub(crate) struct Kernels {
 
 impl Kernels {
     /// The fastest kernels that this processor supports.
-    pub(crate) fn detected() -> &'static Self {
+    pub(crate) fn detect() -> &'static Self {
         #[cfg(target_arch = "x86_64")]
         if let Some(kernels) = avx2::kernels().next() {
             return kernels;

@@ -48,15 +48,15 @@ fn linear(
 #[test]
 fn the_largest_sums_do_not_overflow() {
     for inputs in [384, 2_064, 2_066, 3_072, INPUTS_MAX] {
-        let most = activation_max(inputs);
-        let tokens = vec![most; inputs];
+        let maximum = activation_max(inputs);
+        let tokens = vec![maximum; inputs];
         let weights = vec![127; inputs * PANEL];
         let (scales, biases) = ([1.0; PANEL], [0.0; PANEL]);
         for kernels in Kernels::all() {
             let mut out = [0.0; PANEL];
             let layer = Linear { inputs, codes: &weights, scales: &scales, biases: &biases };
             (kernels.linear)(Activations { codes: &tokens, scales: &[1.0] }, layer, &mut out);
-            let expected = (inputs * 127 * usize::from(most.unsigned_abs())) as f32;
+            let expected = (inputs * 127 * usize::from(maximum.unsigned_abs())) as f32;
             assert_eq!(out, [expected; PANEL], "{}: {inputs}", kernels.name);
         }
     }
@@ -191,9 +191,9 @@ proptest! {
     #[test]
     fn softmax_is_exponentials_over_their_sum(length in 1_usize..300, spread in 0.1_f32..200.0, seed in any::<u64>()) {
         let row: Vec<f32> = numbers(seed, length).map(|number| number * spread).collect();
-        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum: f64 = row.iter().map(|value| f64::from(value - most).exp()).sum();
-        let expected: Vec<f32> = row.iter().map(|value| (f64::from(value - most).exp() / sum) as f32).collect();
+        let maximum = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = row.iter().map(|value| f64::from(value - maximum).exp()).sum();
+        let expected: Vec<f32> = row.iter().map(|value| (f64::from(value - maximum).exp() / sum) as f32).collect();
         for kernels in Kernels::all() {
             let mut made = row.clone();
             (kernels.softmax)(&mut made);
