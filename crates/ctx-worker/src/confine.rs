@@ -23,12 +23,12 @@ pub(crate) enum ConfineError {
 /// Confines the whole process, irrevocably.
 pub(crate) fn confine(address_space_bytes: u64) -> Result<(), ConfineError> {
     #[cfg(target_os = "linux")]
-    linux::close_all_but_the_pipe();
-    limit(address_space_bytes).map_err(|error| ConfineError::Limit(error.into()))?;
+    linux::close_inherited_descriptors();
+    set_limits(address_space_bytes).map_err(|error| ConfineError::Limit(error.into()))?;
     #[cfg(target_os = "linux")]
     {
-        linux::close_to_others().map_err(|error| ConfineError::Process(error.into()))?;
-        linux::filter()?;
+        linux::forbid_memory_reads().map_err(|error| ConfineError::Process(error.into()))?;
+        linux::install_seccomp_filter()?;
     }
     Ok(())
 }
@@ -37,14 +37,14 @@ pub(crate) fn confine(address_space_bytes: u64) -> Result<(), ConfineError> {
 ///
 /// Called before anything else. A parent that ended even earlier is noticed by the end of the pipe, because no job can
 /// have arrived.
-pub(crate) fn end_with_parent() -> Result<(), ConfineError> {
+pub(crate) fn die_with_parent() -> Result<(), ConfineError> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|error| ConfineError::Process(error.into()))?;
     Ok(())
 }
 
-fn limit(address_space_bytes: u64) -> rustix::io::Result<()> {
+fn set_limits(address_space_bytes: u64) -> rustix::io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     /// The descriptors stdin, stdout and stderr.
     const DESCRIPTORS: u64 = 3;
@@ -55,8 +55,8 @@ fn limit(address_space_bytes: u64) -> rustix::io::Result<()> {
         (Resource::Nofile, DESCRIPTORS),
         (Resource::Nproc, 0),
     ];
-    for (resource, wanted) in limits {
-        let allowed = getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    for (resource, limit) in limits {
+        let allowed = getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit));
         setrlimit(resource, Rlimit { current: Some(allowed), maximum: Some(allowed) })?;
     }
     Ok(())
@@ -106,7 +106,7 @@ mod linux {
 
     /// Closes every inherited descriptor except stdin, stdout and stderr.
     #[allow(unsafe_code)]
-    pub(super) fn close_all_but_the_pipe() {
+    pub(super) fn close_inherited_descriptors() {
         const FIRST: libc::c_int = 3;
         // SAFETY: no code in this process owns these descriptors: a worker opens none, and this is the first thing that
         // it does.
@@ -122,7 +122,7 @@ mod linux {
 
     /// Forbids other processes to read its memory (`PR_SET_DUMPABLE`), which may hold secrets of a job. Only root still
     /// can.
-    pub(super) fn close_to_others() -> rustix::io::Result<()> {
+    pub(super) fn forbid_memory_reads() -> rustix::io::Result<()> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)
     }
 
@@ -130,8 +130,8 @@ mod linux {
     ///
     /// Other system calls fail with `EPERM` instead of killing the process: C libraries differ in the harmless calls
     /// they try (to read the file of a time zone, to name a memory mapping) and continue without them.
-    pub(super) fn filter() -> Result<(), ConfineError> {
-        let wrong = |error: seccompiler::BackendError| ConfineError::Filter(error.to_string());
+    pub(super) fn install_seccomp_filter() -> Result<(), ConfineError> {
+        let filter_error = |error: seccompiler::BackendError| ConfineError::Filter(error.to_string());
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
             ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
         let is =
@@ -145,7 +145,7 @@ mod linux {
             rules.entry(call).or_default().push(rule);
             Ok::<_, seccompiler::BackendError>(())
         };
-        let narrowed = [
+        let restricted = [
             (libc::SYS_read, vec![is(0, libc::STDIN_FILENO)]),
             (libc::SYS_write, vec![is(0, libc::STDOUT_FILENO)]),
             (libc::SYS_write, vec![is(0, libc::STDERR_FILENO)]),
@@ -160,13 +160,14 @@ mod linux {
             // `abort` signals this process with it. No other process can be signalled.
             (libc::SYS_tgkill, vec![is(0, std::process::id() as i32)]),
         ];
-        for (call, conditions) in narrowed {
-            allow(call, conditions).map_err(wrong)?;
+        for (call, conditions) in restricted {
+            allow(call, conditions).map_err(filter_error)?;
         }
-        let architecture = std::env::consts::ARCH.try_into().map_err(wrong)?;
+        let architecture = std::env::consts::ARCH.try_into().map_err(filter_error)?;
         let refuse = SeccompAction::Errno(libc::EPERM as u32);
-        let filter = SeccompFilter::new(rules, refuse, SeccompAction::Allow, architecture).map_err(wrong)?;
-        let program = BpfProgram::try_from(filter).map_err(wrong)?;
+        let filter =
+            SeccompFilter::new(rules, refuse, SeccompAction::Allow, architecture).map_err(filter_error)?;
+        let program = BpfProgram::try_from(filter).map_err(filter_error)?;
         apply_filter_all_threads(&program).map_err(|error| ConfineError::Filter(error.to_string()))
     }
 }
@@ -186,9 +187,9 @@ mod tests {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.contains("1 passed"), "{said}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(stdout.contains("1 passed"), "{stdout}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn log_cost(line: &[u8]) -> usize {
 pub const VALUES_MAX: usize = 250_000;
 
 /// A buffer that grew beyond this for a large frame is shrunk afterwards.
-const KEPT_BYTES: usize = 256 << 10;
+const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// The meaning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    fn of(byte: u8) -> Option<Self> {
+    fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Hello,
             2 => Self::Job,
@@ -174,12 +174,12 @@ impl<'a> Frame<'a> {
     pub fn read_from(buffer: &'a [u8]) -> Result<Option<(Self, usize)>, ProtocolViolation> {
         let Some((header, rest)) = buffer.split_at_checked(HEADER_BYTES) else {
             // A wrong kind is reported at once: no further byte can make it valid.
-            return match buffer.first().map(|byte| FrameKind::of(*byte)) {
+            return match buffer.first().map(|byte| FrameKind::from_byte(*byte)) {
                 Some(None) => Err(ProtocolViolation::Kind),
                 _ => Ok(None),
             };
         };
-        let kind = FrameKind::of(header[0]).ok_or(ProtocolViolation::Kind)?;
+        let kind = FrameKind::from_byte(header[0]).ok_or(ProtocolViolation::Kind)?;
         let number =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let lengths = [usize::from(header[1]), number(6) as usize, number(10) as usize];
@@ -205,7 +205,7 @@ impl<'a> Frame<'a> {
 /// Counts the values in a JSON text, up to one more than [`VALUES_MAX`]. Bounded because a parsed value takes many
 /// times the memory of its text. For invalid JSON the count does not matter, because parsing fails.
 fn values_in(text: &[u8]) -> usize {
-    let (mut values, mut in_string, mut escaped, mut opened) = (1_usize, false, false, false);
+    let (mut values, mut in_string, mut escaped, mut after_opening) = (1_usize, false, false, false);
     for byte in text {
         if in_string {
             match byte {
@@ -220,14 +220,14 @@ fn values_in(text: &[u8]) -> usize {
             b'"' => in_string = true,
             b',' | b'[' | b'{' => values += 1,
             // An empty array or object: the value counted at its opening bracket does not exist.
-            b']' | b'}' if opened => values -= 1,
+            b']' | b'}' if after_opening => values -= 1,
             b' ' | b'\t' | b'\n' | b'\r' => continue,
             _ => {}
         }
         if values > VALUES_MAX + 1 {
             break;
         }
-        opened = matches!(byte, b'[' | b'{');
+        after_opening = matches!(byte, b'[' | b'{');
     }
     values
 }
@@ -236,30 +236,30 @@ fn values_in(text: &[u8]) -> usize {
 #[derive(Debug, Default)]
 pub struct IncomingFrames {
     buffer: Vec<u8>,
-    taken: usize,
+    consumed: usize,
 }
 
 impl IncomingFrames {
     /// The next frame and its length, or `None` while it is incomplete. The buffer is unchanged until [`Self::take`].
     pub fn next_frame(&self) -> Result<Option<(Frame<'_>, usize)>, ProtocolViolation> {
-        Frame::read_from(self.buffer.get(self.taken..).unwrap_or_default())
+        Frame::read_from(self.buffer.get(self.consumed..).unwrap_or_default())
     }
 
     /// Discards the first `length` bytes: a frame that has been handled.
     pub fn take(&mut self, length: usize) {
-        self.taken += length;
-        if self.taken >= self.buffer.len() {
-            self.taken = 0;
+        self.consumed += length;
+        if self.consumed >= self.buffer.len() {
+            self.consumed = 0;
             self.buffer.clear();
-            self.buffer.shrink_to(KEPT_BYTES);
+            self.buffer.shrink_to(BUFFER_BYTES_MAX);
         }
     }
 
     /// The buffer to append received bytes to, with spare capacity for at least `length`.
     pub fn room(&mut self, length: usize) -> &mut Vec<u8> {
-        if self.taken > 0 {
-            self.buffer.drain(..self.taken);
-            self.taken = 0;
+        if self.consumed > 0 {
+            self.buffer.drain(..self.consumed);
+            self.consumed = 0;
         }
         self.buffer.reserve(length);
         &mut self.buffer
@@ -267,7 +267,7 @@ impl IncomingFrames {
 
     /// Whether every received byte was taken.
     pub fn is_empty(&self) -> bool {
-        self.buffer.len() == self.taken
+        self.buffer.len() == self.consumed
     }
 }
 
@@ -300,7 +300,7 @@ impl OutgoingFrames {
         if self.written >= self.buffer.len() {
             self.written = 0;
             self.buffer.clear();
-            self.buffer.shrink_to(KEPT_BYTES);
+            self.buffer.shrink_to(BUFFER_BYTES_MAX);
         }
     }
 }

@@ -72,13 +72,13 @@ pub enum LeaseError {
 /// The jobs of one nesting depth. A nested job waits only for workers of its own depth, so there can be no deadlock
 /// between jobs.
 #[derive(Debug)]
-struct Lane {
+struct JobLane {
     free: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Idle {
+struct IdleWorkers {
     /// Used as a stack, so that workers that are not needed stay idle and can be ended.
     workers: Vec<WorkerProcess>,
     starting: usize,
@@ -89,8 +89,8 @@ struct Idle {
 pub struct Pool {
     settings: PoolSettings,
     starter: Starter,
-    lanes: Vec<Lane>,
-    idle: Mutex<Idle>,
+    lanes: Vec<JobLane>,
+    idle: Mutex<IdleWorkers>,
     alive: Arc<AtomicUsize>,
     closed: CancellationToken,
     tasks: TaskTracker,
@@ -104,7 +104,7 @@ impl Pool {
     pub fn new(settings: PoolSettings) -> io::Result<Arc<Self>> {
         let starter = Starter::new(settings.program.clone())?;
         let permits = settings.workers_max.clamp(1, Semaphore::MAX_PERMITS);
-        let lane = |_| Lane { free: Arc::new(Semaphore::new(permits)), waiting: AtomicUsize::new(0) };
+        let lane = |_| JobLane { free: Arc::new(Semaphore::new(permits)), waiting: AtomicUsize::new(0) };
         Ok(Arc::new_cyclic(|this| Self {
             lanes: (0..=settings.depth_max).map(lane).collect(),
             settings,
@@ -130,7 +130,7 @@ impl Pool {
                 Err(_) => return Err(LeaseError::NotInTime),
             },
         };
-        Ok(WorkerLease { worker, replacement: Replacement(Weak::clone(&self.this)), permit })
+        Ok(WorkerLease { worker, replacement: ReplacementGuard(Weak::clone(&self.this)), permit })
     }
 
     async fn wait_in_lane(&self, depth: u32, deadline: Instant) -> Result<OwnedSemaphorePermit, LeaseError> {
@@ -140,7 +140,7 @@ impl Pool {
             Err(TryAcquireError::Closed) => return Err(LeaseError::Stopped),
             Err(TryAcquireError::NoPermits) => {}
         }
-        let _waiting = Waiting::new(&lane.waiting, self.settings.queue_max).ok_or(LeaseError::Full)?;
+        let _waiting = WaitGuard::new(&lane.waiting, self.settings.queue_max).ok_or(LeaseError::Full)?;
         match timeout_at(deadline, Arc::clone(&lane.free).acquire_owned()).await {
             Ok(permit) => permit.map_err(|_| LeaseError::Stopped),
             Err(_) => Err(LeaseError::NotInTime),
@@ -169,11 +169,11 @@ impl Pool {
             && self.alive.load(Ordering::Relaxed) < self.settings.workers_max
         {
             idle.starting += 1;
-            let starting = Starting(Arc::clone(&pool));
+            let starting = StartGuard(Arc::clone(&pool));
             let closed = self.closed.clone();
             let start = async move {
                 match starting.0.start().await {
-                    Ok(worker) => starting.0.keep(worker),
+                    Ok(worker) => starting.0.return_idle(worker),
                     Err(error) => tracing::warn!("{error}"),
                 }
             };
@@ -187,7 +187,7 @@ impl Pool {
         WorkerProcess::start(&self.starter, address_space, &self.alive).await
     }
 
-    fn keep(&self, mut worker: WorkerProcess) {
+    fn return_idle(&self, mut worker: WorkerProcess) {
         let mut idle = self.idle();
         // Nested jobs, and jobs that did not wait for a spare worker to start, may have started more workers than are
         // useful afterwards.
@@ -203,13 +203,13 @@ impl Pool {
         let mut spare = idle.workers.len();
         let (idle_max, needed) = (self.settings.idle_max, self.settings.workers_spare);
         idle.workers.retain_mut(|worker| {
-            let kept = worker.is_alive() && (spare <= needed || worker.idle_since.elapsed() < idle_max);
-            spare -= usize::from(!kept);
-            kept
+            let is_kept = worker.is_alive() && (spare <= needed || worker.idle_since.elapsed() < idle_max);
+            spare -= usize::from(!is_kept);
+            is_kept
         });
     }
 
-    fn idle(&self) -> MutexGuard<'_, Idle> {
+    fn idle(&self) -> MutexGuard<'_, IdleWorkers> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -258,9 +258,9 @@ async fn sweep(pool: Weak<Pool>, closed: CancellationToken) {
 }
 
 /// A worker start in the background, counted until it succeeds or fails.
-struct Starting(Arc<Pool>);
+struct StartGuard(Arc<Pool>);
 
-impl Drop for Starting {
+impl Drop for StartGuard {
     fn drop(&mut self) {
         let mut idle = self.0.idle();
         idle.starting = idle.starting.saturating_sub(1);
@@ -268,9 +268,9 @@ impl Drop for Starting {
 }
 
 /// A job in a queue, counted while it waits.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitGuard<'a> {
     fn new(count: &'a AtomicUsize, max: usize) -> Option<Self> {
         let entered = Self(count);
         // If the queue is full, dropping the guard uncounts the job.
@@ -278,7 +278,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -290,7 +290,7 @@ impl Drop for Waiting<'_> {
 pub struct WorkerLease {
     /// The process.
     pub worker: WorkerProcess,
-    replacement: Replacement,
+    replacement: ReplacementGuard,
     permit: OwnedSemaphorePermit,
 }
 
@@ -299,18 +299,18 @@ impl WorkerLease {
     pub fn give_back(self, job_took: Duration) {
         let Self { mut worker, replacement, permit } = self;
         if let Some(pool) = replacement.0.upgrade()
-            && worker.is_good_after(job_took, pool.settings.kept_bytes_max)
+            && worker.is_reusable_after(job_took, pool.settings.kept_bytes_max)
         {
-            pool.keep(worker);
+            pool.return_idle(worker);
         }
         drop((replacement, permit));
     }
 }
 
 /// Starts a replacement for the ended worker, on drop.
-struct Replacement(Weak<Pool>);
+struct ReplacementGuard(Weak<Pool>);
 
-impl Drop for Replacement {
+impl Drop for ReplacementGuard {
     fn drop(&mut self) {
         if let Some(pool) = self.0.upgrade() {
             pool.top_up();

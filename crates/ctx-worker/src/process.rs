@@ -33,7 +33,7 @@ const KILLED: &str = "SIGKILL";
 const JOBS_MAX: u32 = 1_000;
 
 /// The memory of a worker is checked every so many jobs, and always after a long job.
-const JOBS_PER_LOOK: u32 = 16;
+const JOBS_PER_MEMORY_CHECK: u32 = 16;
 /// A job that takes longer than this counts as long.
 const LONG_JOB: Duration = Duration::from_millis(5);
 
@@ -84,7 +84,7 @@ pub struct WorkerProcess {
     pub outgoing: OutgoingFrames,
     jobs: u32,
     pub(crate) idle_since: Instant,
-    _counted: Counted,
+    _count_guard: ProcessCountGuard,
 }
 
 impl WorkerProcess {
@@ -94,7 +94,7 @@ impl WorkerProcess {
         address_space_bytes: u64,
         counter: &Arc<AtomicUsize>,
     ) -> Result<Self, StartError> {
-        let counted = Counted::new(counter);
+        let count_guard = ProcessCountGuard::new(counter);
         let mut child = starter.start().await?;
         let no_pipe = || io::Error::other("a pipe is missing");
         let stdin = child.stdin.take().ok_or_else(no_pipe)?;
@@ -109,7 +109,7 @@ impl WorkerProcess {
             outgoing: OutgoingFrames::default(),
             jobs: 0,
             idle_since: Instant::now(),
-            _counted: counted,
+            _count_guard: count_guard,
         };
         let greeted = timeout(START_MAX, worker.greet(address_space_bytes)).await;
         match greeted {
@@ -119,8 +119,8 @@ impl WorkerProcess {
             }
             Ok(Err(why)) => {
                 let end = worker.end().await;
-                let said = if end.last_words.is_empty() { end.status } else { end.last_words };
-                Err(StartError::NotReady(format!("{why} ({said})")))
+                let details = if end.last_words.is_empty() { end.status } else { end.last_words };
+                Err(StartError::NotReady(format!("{why} ({details})")))
             }
             Err(_) => Err(StartError::NotReady(format!("nothing came for {} s", START_MAX.as_secs()))),
         }
@@ -130,7 +130,7 @@ impl WorkerProcess {
         let greeting = Greeting { version: VERSION, address_space_bytes };
         let json = serde_json::to_vec(&greeting).map_err(|error| error.to_string())?;
         let greeting = Frame { json: &json, ..Frame::new(FrameKind::Hello, 0) };
-        self.outgoing.push(&greeting).map_err(|breach| breach.to_string())?;
+        self.outgoing.push(&greeting).map_err(|violation| violation.to_string())?;
         while !self.outgoing.pending().is_empty() {
             let length =
                 self.stdin.write(self.outgoing.pending()).await.map_err(|error| error.to_string())?;
@@ -144,7 +144,7 @@ impl WorkerProcess {
                     return if ready { Ok(()) } else { Err(ProtocolViolation::Order.to_string()) };
                 }
                 Ok(None) => {}
-                Err(breach) => return Err(breach.to_string()),
+                Err(violation) => return Err(violation.to_string()),
             }
             match self.stdout.read_buf(self.incoming.room(READ_BYTES)).await {
                 Ok(0) => return Err(String::from("it ended")),
@@ -160,14 +160,14 @@ impl WorkerProcess {
     }
 
     /// Counts a completed job; returns whether the process can be reused.
-    pub(crate) fn is_good_after(&mut self, job_took: Duration, kept_bytes_max: u64) -> bool {
+    pub(crate) fn is_reusable_after(&mut self, job_took: Duration, kept_bytes_max: u64) -> bool {
         self.jobs += 1;
-        let looked_at = self.jobs.is_multiple_of(JOBS_PER_LOOK) || job_took > LONG_JOB;
-        self.jobs < JOBS_MAX && !(looked_at && self.own_memory_bytes() > kept_bytes_max)
+        let is_memory_checked = self.jobs.is_multiple_of(JOBS_PER_MEMORY_CHECK) || job_took > LONG_JOB;
+        self.jobs < JOBS_MAX && !(is_memory_checked && self.private_memory_bytes() > kept_bytes_max)
     }
 
     /// Private (anonymous) memory of the process; 0 where the system does not report it.
-    fn own_memory_bytes(&self) -> u64 {
+    fn private_memory_bytes(&self) -> u64 {
         let Some(id) = self.child.id() else { return 0 };
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
@@ -203,27 +203,27 @@ impl WorkerProcess {
             Ok(Err(error)) => error.to_string(),
             Err(_) => String::from("it does not end"),
         };
-        let mut said = Vec::new();
+        let mut stderr_text = Vec::new();
         let mut stderr = self.stderr.take(LAST_WORDS_BYTES as u64);
-        if timeout(END_MAX, stderr.read_to_end(&mut said)).await.is_err() {
+        if timeout(END_MAX, stderr.read_to_end(&mut stderr_text)).await.is_err() {
             tracing::debug!("a worker's last words did not end");
         }
-        WorkerExit { status, last_words: String::from_utf8_lossy(&said).trim().to_owned() }
+        WorkerExit { status, last_words: String::from_utf8_lossy(&stderr_text).trim().to_owned() }
     }
 }
 
 /// Counts a process for as long as it lives.
 #[derive(Debug)]
-struct Counted(Arc<AtomicUsize>);
+struct ProcessCountGuard(Arc<AtomicUsize>);
 
-impl Counted {
+impl ProcessCountGuard {
     fn new(counter: &Arc<AtomicUsize>) -> Self {
         counter.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(counter))
     }
 }
 
-impl Drop for Counted {
+impl Drop for ProcessCountGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -52,7 +52,7 @@ pub enum RequestError {
 /// Why an exchange with one worker failed.
 enum ExchangeError {
     /// The worker had exited before it read any of the job.
-    NotTaken,
+    NotStarted,
     /// The pipe was closed.
     Ended,
     Violation(ProtocolViolation),
@@ -87,15 +87,15 @@ impl Pool {
             attempts += 1;
             let mut lease = self.lease(0, deadline).await?;
             let started = Instant::now();
-            let exchanged = timeout(request.time_max, exchange(&mut lease.worker, request)).await;
-            match exchanged {
+            let exchange_result = timeout(request.time_max, exchange(&mut lease.worker, request)).await;
+            match exchange_result {
                 Ok(Ok(reply)) => {
                     lease.give_back(started.elapsed());
                     return Ok(reply);
                 }
                 // The worker exited while idle. The job has not begun, so another worker can take it.
-                Ok(Err(ExchangeError::NotTaken)) if attempts < ATTEMPTS_MAX => {}
-                Ok(Err(ExchangeError::NotTaken | ExchangeError::Ended)) => {
+                Ok(Err(ExchangeError::NotStarted)) if attempts < ATTEMPTS_MAX => {}
+                Ok(Err(ExchangeError::NotStarted | ExchangeError::Ended)) => {
                     return Err(RequestError::Crashed(lease.worker.end().await));
                 }
                 Ok(Err(ExchangeError::Violation(violation))) => {
@@ -113,7 +113,7 @@ async fn exchange<T: DeserializeOwned>(
 ) -> Result<(T, Vec<u8>), ExchangeError> {
     let WorkerProcess { stdin, stdout, incoming, outgoing, .. } = worker;
     let mut unsent = Some(request.bytes);
-    let mut is_taken = false;
+    let mut is_started = false;
     loop {
         if let Some((frame, length)) = incoming.next_frame()? {
             let is_expected = frame.kind == FrameKind::Done && unsent.is_none();
@@ -146,13 +146,13 @@ async fn exchange<T: DeserializeOwned>(
             written = stdin.write(pending), if !pending.is_empty() => match written {
                 Ok(length) => {
                     outgoing.wrote(length);
-                    is_taken = true;
+                    is_started = true;
                 }
-                Err(_) if !is_taken => return Err(ExchangeError::NotTaken),
+                Err(_) if !is_started => return Err(ExchangeError::NotStarted),
                 Err(_) => return Err(ExchangeError::Ended),
             },
             read = stdout.read_buf(incoming.room(READ_BYTES)) => match read {
-                Ok(0) | Err(_) if !is_taken => return Err(ExchangeError::NotTaken),
+                Ok(0) | Err(_) if !is_started => return Err(ExchangeError::NotStarted),
                 Ok(0) | Err(_) => return Err(ExchangeError::Ended),
                 Ok(_) => {}
             },

@@ -1,6 +1,6 @@
 //! The worker side of the protocol: start-up, and the pipe to the parent.
 
-use crate::confine::{confine, end_with_parent};
+use crate::confine::{confine, die_with_parent};
 use crate::frame::{Frame, FrameKind, IncomingFrames, OutgoingFrames, PAYLOAD_BYTES_MAX, ProtocolViolation};
 use crate::greeting::{Greeting, VERSION};
 use rustix::io::Errno;
@@ -18,8 +18,9 @@ pub fn worker_main<T>(
     serve: impl FnOnce(ParentPipe, T) -> Result<(), String>,
 ) -> ExitCode {
     let pipe = ParentPipe::default();
-    let served = begin(&pipe, prepare).and_then(|begun| begun.map_or(Ok(()), |begun| serve(pipe, begun)));
-    match served {
+    let result = prepare_and_confine(&pipe, prepare)
+        .and_then(|prepared| prepared.map_or(Ok(()), |prepared| serve(pipe, prepared)));
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
@@ -29,8 +30,11 @@ pub fn worker_main<T>(
 }
 
 /// Prepares and confines this process as the greeting of the parent says. `None` if the parent is gone.
-fn begin<T>(pipe: &ParentPipe, prepare: impl FnOnce() -> Result<T, String>) -> Result<Option<T>, String> {
-    end_with_parent().map_err(|error| error.to_string())?;
+fn prepare_and_confine<T>(
+    pipe: &ParentPipe,
+    prepare: impl FnOnce() -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    die_with_parent().map_err(|error| error.to_string())?;
     let Ok(greeting) = pipe.receive(|frame| match frame.kind {
         FrameKind::Hello => frame.parse::<Greeting>(),
         _ => Err(ProtocolViolation::Order),
@@ -110,9 +114,9 @@ impl ParentPipe {
         let mut incoming = self.incoming.try_borrow_mut().map_err(|_| ParentGone)?;
         loop {
             if let Some((frame, length)) = incoming.next_frame().map_err(|_| ParentGone)? {
-                let taken = take(frame);
+                let value = take(frame);
                 incoming.take(length);
-                return Ok(taken);
+                return Ok(value);
             }
             let buffer = incoming.room(READ_BYTES);
             match rustix::io::read(rustix::stdio::stdin(), rustix::buffer::spare_capacity(buffer)) {

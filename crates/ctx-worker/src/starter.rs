@@ -37,7 +37,7 @@ impl WorkerProgram {
     }
 }
 
-struct Request {
+struct StartRequest {
     runtime: Handle,
     started: oneshot::Sender<io::Result<Child>>,
 }
@@ -45,12 +45,12 @@ struct Request {
 /// A handle to the thread that starts workers.
 #[derive(Debug)]
 pub(crate) struct Starter {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<StartRequest>,
 }
 
 impl Starter {
     pub(crate) fn new(program: WorkerProgram) -> io::Result<Self> {
-        let (requests, received) = mpsc::channel::<Request>();
+        let (requests, received) = mpsc::channel::<StartRequest>();
         thread::Builder::new().name(String::from("worker-starter")).spawn(move || {
             for request in received {
                 let _inside = request.runtime.enter();
@@ -63,8 +63,10 @@ impl Starter {
 
     pub(crate) async fn start(&self) -> io::Result<Child> {
         let (started, child) = oneshot::channel();
-        let gone = || io::Error::other("the thread that starts workers has ended");
-        self.requests.send(Request { runtime: Handle::current(), started }).map_err(|_| gone())?;
-        child.await.map_err(|_| gone())?
+        let starter_gone = || io::Error::other("the thread that starts workers has ended");
+        self.requests
+            .send(StartRequest { runtime: Handle::current(), started })
+            .map_err(|_| starter_gone())?;
+        child.await.map_err(|_| starter_gone())?
     }
 }
