@@ -9,24 +9,24 @@ use tokio::runtime::{Builder, Handle};
 /// outside a runtime. Futures of several callers run concurrently, and connections stay pooled between calls.
 pub fn block_on<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Result<T, NetError> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    handle()?.spawn(async move {
+    runtime_handle()?.spawn(async move {
         // Sending cannot fail: the receiver waits until the end.
         sender.send(future.await).ok();
     });
     receiver.recv().map_err(NetError::unbuildable)
 }
 
-fn handle() -> Result<&'static Handle, NetError> {
+fn runtime_handle() -> Result<&'static Handle, NetError> {
     static HANDLE: OnceLock<Handle> = OnceLock::new();
     if let Some(handle) = HANDLE.get() {
         return Ok(handle);
     }
-    let started = start().map_err(NetError::unbuildable)?;
+    let started = start_runtime().map_err(NetError::unbuildable)?;
     // Another caller may have set the handle first. Then its thread is used, and this one stays idle.
     Ok(HANDLE.get_or_init(|| started))
 }
 
-fn start() -> io::Result<Handle> {
+fn start_runtime() -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     std::thread::Builder::new()

@@ -98,10 +98,10 @@ impl Default for ClientOptions {
 /// An HTTP client. It has a connection pool for each network scope that requests may reach, so that a request never
 /// reuses a connection that its SSRF policy would have refused. Clones share the pools.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<ClientInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct ClientInner {
     options: ClientOptions,
     has_public_peers: bool,
     known_host: Option<KnownHost>,
@@ -119,7 +119,7 @@ struct Pool {
 impl Client {
     /// A client. Nothing is connected or loaded until the first request.
     pub fn new(options: ClientOptions) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ClientInner {
             options,
             has_public_peers: false,
             known_host: None,
@@ -132,7 +132,12 @@ impl Client {
     #[must_use]
     pub fn with_public_peers(&self) -> Self {
         let options = self.0.options.clone();
-        Self(Arc::new(Inner { options, has_public_peers: true, known_host: None, pools: Default::default() }))
+        Self(Arc::new(ClientInner {
+            options,
+            has_public_peers: true,
+            known_host: None,
+            pools: Default::default(),
+        }))
     }
 
     /// For tests of names that resolve to forbidden addresses: a client with the same options for which `name` resolves
@@ -140,7 +145,12 @@ impl Client {
     #[must_use]
     pub fn with_known_host(&self, name: &'static str, address: IpAddr) -> Self {
         let (options, known_host) = (self.0.options.clone(), Some(KnownHost { name, address }));
-        Self(Arc::new(Inner { options, has_public_peers: false, known_host, pools: Default::default() }))
+        Self(Arc::new(ClientInner {
+            options,
+            has_public_peers: false,
+            known_host,
+            pools: Default::default(),
+        }))
     }
 
     /// Sends one request, if `reach` allows its address. Does not follow redirects.
@@ -156,19 +166,19 @@ impl Client {
 
     async fn send_unboxed(&self, request: &Request, reach: Reach) -> Result<Response, NetError> {
         let pool = self.pool_for(&request.url, reach)?;
-        let mut sent =
+        let mut builder =
             pool.client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
         match &request.body {
-            Some(body) => sent = sent.body(body.clone()),
+            Some(body) => builder = builder.body(body.clone()),
             None if METHODS_WITH_BODY.contains(&request.method) => {
-                sent = sent.header(CONTENT_LENGTH, HeaderValue::from_static("0"));
+                builder = builder.header(CONTENT_LENGTH, HeaderValue::from_static("0"));
             }
             None => {}
         }
         if let Some(timeout) = request.timeout {
-            sent = sent.timeout(timeout);
+            builder = builder.timeout(timeout);
         }
-        let response = sent.send().await?;
+        let response = builder.send().await?;
         let has_fixed_proxy = matches!(self.0.options.proxy, Proxy::Fixed(_));
         let scope = match response.remote_addr() {
             Some(peer) if !has_fixed_proxy && !self.0.has_public_peers => NetworkScope::of(peer.ip()),

@@ -9,10 +9,10 @@ use std::io;
 /// A request that could not be sent, or a response that could not be read. The message may contain the URL of the
 /// request.
 #[derive(Debug)]
-pub struct NetError(Cause);
+pub struct NetError(ErrorCause);
 
 #[derive(Debug)]
-enum Cause {
+enum ErrorCause {
     /// The request is invalid, or the client cannot be built.
     Unbuildable(Box<dyn Error + Send + Sync>),
     /// The URL already shows that the host is forbidden.
@@ -55,44 +55,44 @@ pub struct ForbiddenHost(pub ForbiddenAddress);
 
 impl NetError {
     pub(crate) fn unbuildable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self(Cause::Unbuildable(error.into()))
+        Self(ErrorCause::Unbuildable(error.into()))
     }
 
     /// Whether a time limit has passed.
     pub fn is_timeout(&self) -> bool {
-        matches!(&self.0, Cause::Transport(error) if error.is_timeout())
+        matches!(&self.0, ErrorCause::Transport(error) if error.is_timeout())
     }
 
     /// The refused address, if that is why the request failed.
     pub fn forbidden(&self) -> Option<Forbidden> {
         match &self.0 {
-            Cause::Host(HostError::Forbidden(address)) => {
+            ErrorCause::Host(HostError::Forbidden(address)) => {
                 Some(Forbidden { address: *address, is_resolved: false })
             }
-            Cause::Transport(error) => causes(error)
+            ErrorCause::Transport(error) => causes(error)
                 .find_map(|cause| cause.downcast_ref())
                 .map(|ForbiddenHost(address)| Forbidden { address: *address, is_resolved: true }),
-            Cause::Host(HostError::TooMany) | Cause::Unbuildable(_) => None,
+            ErrorCause::Host(HostError::TooMany) | ErrorCause::Unbuildable(_) => None,
         }
     }
 
     /// Why the host is refused, if its URL already shows it.
     pub fn host_error(&self) -> Option<HostError> {
         match &self.0 {
-            Cause::Host(error) => Some(*error),
-            Cause::Unbuildable(_) | Cause::Transport(_) => None,
+            ErrorCause::Host(error) => Some(*error),
+            ErrorCause::Unbuildable(_) | ErrorCause::Transport(_) => None,
         }
     }
 
     /// The kind of failure.
     pub fn kind(&self) -> NetErrorKind {
         match &self.0 {
-            Cause::Unbuildable(_) => NetErrorKind::Other,
-            Cause::Host(_) => NetErrorKind::Connect,
-            Cause::Transport(error) if error.is_timeout() => NetErrorKind::Timeout,
-            Cause::Transport(error) if error.is_connect() => NetErrorKind::Connect,
-            Cause::Transport(error) if error.is_decode() => NetErrorKind::Decode,
-            Cause::Transport(error) => {
+            ErrorCause::Unbuildable(_) => NetErrorKind::Other,
+            ErrorCause::Host(_) => NetErrorKind::Connect,
+            ErrorCause::Transport(error) if error.is_timeout() => NetErrorKind::Timeout,
+            ErrorCause::Transport(error) if error.is_connect() => NetErrorKind::Connect,
+            ErrorCause::Transport(error) if error.is_decode() => NetErrorKind::Decode,
+            ErrorCause::Transport(error) => {
                 causes(error).skip(1).find_map(kind_of_cause).unwrap_or(NetErrorKind::Other)
             }
         }
@@ -102,7 +102,7 @@ impl NetError {
     #[must_use]
     pub fn without_url(self) -> Self {
         match self.0 {
-            Cause::Transport(error) => Self(Cause::Transport(error.without_url())),
+            ErrorCause::Transport(error) => Self(ErrorCause::Transport(error.without_url())),
             cause => Self(cause),
         }
     }
@@ -131,23 +131,23 @@ fn kind_of_cause(cause: &(dyn Error + 'static)) -> Option<NetErrorKind> {
 
 impl From<reqwest::Error> for NetError {
     fn from(error: reqwest::Error) -> Self {
-        Self(Cause::Transport(error))
+        Self(ErrorCause::Transport(error))
     }
 }
 
 impl From<HostError> for NetError {
     fn from(error: HostError) -> Self {
-        Self(Cause::Host(error))
+        Self(ErrorCause::Host(error))
     }
 }
 
 impl fmt::Display for NetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Cause::Unbuildable(_) => f.write_str("builder error"),
-            Cause::Host(HostError::Forbidden(address)) => ForbiddenHost(*address).fmt(f),
-            Cause::Host(error) => error.fmt(f),
-            Cause::Transport(error) => error.fmt(f),
+            ErrorCause::Unbuildable(_) => f.write_str("builder error"),
+            ErrorCause::Host(HostError::Forbidden(address)) => ForbiddenHost(*address).fmt(f),
+            ErrorCause::Host(error) => error.fmt(f),
+            ErrorCause::Transport(error) => error.fmt(f),
         }
     }
 }
@@ -155,9 +155,9 @@ impl fmt::Display for NetError {
 impl Error for NetError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
-            Cause::Unbuildable(error) => Some(&**error),
-            Cause::Host(_) => None,
-            Cause::Transport(error) => error.source(),
+            ErrorCause::Unbuildable(error) => Some(&**error),
+            ErrorCause::Host(_) => None,
+            ErrorCause::Transport(error) => error.source(),
         }
     }
 }

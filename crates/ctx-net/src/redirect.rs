@@ -71,7 +71,7 @@ impl RedirectChain {
         if response.is_direct() || self.request.url.host() != to.host() {
             self.reach = self.reach.within(response.scope());
         }
-        self.is_home &= redirect(&mut self.request, response.status(), to, headers);
+        self.is_home &= apply_redirect(&mut self.request, response.status(), to, headers);
         self.followed += 1;
     }
 }
@@ -80,7 +80,7 @@ impl Response {
     /// The target of a redirect response, without credentials that are not those of the request; `None` if it is no
     /// redirect.
     pub fn redirect(&self) -> Result<Option<Url>, UnreadableLocation> {
-        target(self.url(), self.status(), self.headers())
+        redirect_target(self.url(), self.status(), self.headers())
     }
 }
 
@@ -89,7 +89,11 @@ pub fn is_downgrade(from: &Url, to: &Url) -> bool {
     from.scheme() == "https" && to.scheme() != "https"
 }
 
-fn target(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<Url>, UnreadableLocation> {
+fn redirect_target(
+    from: &Url,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Result<Option<Url>, UnreadableLocation> {
     let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let Some(location) = headers.get(LOCATION).filter(|_| is_redirect) else { return Ok(None) };
     let location = std::str::from_utf8(location.as_bytes()).map_err(|_| UnreadableLocation)?;
@@ -103,7 +107,7 @@ fn target(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<
 }
 
 /// Applies a redirect to the request; returns whether it stays on the same origin.
-fn redirect(request: &mut Request, status: StatusCode, to: Url, headers: CrossOriginHeaders) -> bool {
+fn apply_redirect(request: &mut Request, status: StatusCode, to: Url, headers: CrossOriginHeaders) -> bool {
     let becomes_get = match status {
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => request.method == Method::POST,
         StatusCode::SEE_OTHER => request.method != Method::HEAD,
@@ -161,7 +165,7 @@ mod tests {
     fn a_redirect_is_read_from_its_location() {
         let to = |status: u16, from: &str, location: &str| {
             let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_str(location).unwrap())]);
-            target(&url(from), StatusCode::from_u16(status).unwrap(), &headers)
+            redirect_target(&url(from), StatusCode::from_u16(status).unwrap(), &headers)
                 .map(|to| to.map(|to| to.to_string()))
         };
         let from = "https://me:secret@a.example/x/y?q=1#f";
@@ -174,13 +178,13 @@ mod tests {
         for status in [200, 201, 300, 304, 400] {
             assert_eq!(to(status, from, "/z"), Ok(None), "{status}");
         }
-        assert_eq!(target(&url(from), StatusCode::FOUND, &HeaderMap::new()), Ok(None));
+        assert_eq!(redirect_target(&url(from), StatusCode::FOUND, &HeaderMap::new()), Ok(None));
     }
 
     #[test]
     fn credentials_stay_with_their_origin() {
         let mut same = request(Method::GET);
-        assert!(redirect(
+        assert!(apply_redirect(
             &mut same,
             StatusCode::FOUND,
             url("https://a.example/z"),
@@ -189,11 +193,11 @@ mod tests {
         assert_eq!(names(&same), names(&request(Method::GET)));
         for to in ["https://b.example/", "https://a.example:8443/", "http://a.example/"] {
             let mut other = request(Method::GET);
-            assert!(!redirect(&mut other, StatusCode::FOUND, url(to), CrossOriginHeaders::DropSecrets));
+            assert!(!apply_redirect(&mut other, StatusCode::FOUND, url(to), CrossOriginHeaders::DropSecrets));
             assert_eq!(names(&other), ["accept", "content-type", "x-version"], "{to}");
             let mut other = request(Method::GET);
             let kept = CrossOriginHeaders::Keep(const { &[ACCEPT] });
-            assert!(!redirect(&mut other, StatusCode::FOUND, url(to), kept));
+            assert!(!apply_redirect(&mut other, StatusCode::FOUND, url(to), kept));
             assert_eq!(names(&other), ["accept"], "{to}");
         }
     }
@@ -211,7 +215,7 @@ mod tests {
         ] {
             let mut sent = request(method.clone());
             let status = StatusCode::from_u16(status).unwrap();
-            redirect(&mut sent, status, url("https://a.example/z"), CrossOriginHeaders::DropSecrets);
+            apply_redirect(&mut sent, status, url("https://a.example/z"), CrossOriginHeaders::DropSecrets);
             assert_eq!(sent.method, becomes, "{status} {method}");
             assert_eq!(sent.body.is_none(), becomes != method, "{status} {method}");
             assert_eq!(sent.headers.contains_key(CONTENT_TYPE), becomes == method, "{status} {method}");

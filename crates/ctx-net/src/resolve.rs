@@ -38,10 +38,10 @@ pub enum ResolveError {
 /// Resolves a host name; returns the addresses that the policy allows.
 pub async fn resolve(host: &str, port: u16, reach: Reach) -> Result<Vec<SocketAddr>, ResolveError> {
     let addresses = tokio::net::lookup_host((host, port)).await.map_err(ResolveError::Lookup)?;
-    reachable(addresses, reach)
+    allowed_addresses(addresses, reach)
 }
 
-fn reachable(
+fn allowed_addresses(
     addresses: impl IntoIterator<Item = SocketAddr>,
     reach: Reach,
 ) -> Result<Vec<SocketAddr>, ResolveError> {
@@ -72,19 +72,19 @@ pub(crate) struct CheckedResolver {
     reach: Reach,
     /// The hosts that `reach` applies to; `None` means all. With proxies of the environment the resolver is also asked
     /// for the proxies, which the user configured and which may be on a private network.
-    only: Option<Arc<Mutex<HashSet<String>>>>,
+    policy_hosts: Option<Arc<Mutex<HashSet<String>>>>,
     known_host: Option<KnownHost>,
 }
 
 impl CheckedResolver {
     /// A resolver that applies a policy to every name.
     pub(crate) fn new(reach: Reach) -> Self {
-        Self { reach, only: None, known_host: None }
+        Self { reach, policy_hosts: None, known_host: None }
     }
 
     /// A resolver that applies a policy to the names [added](Self::add) to it, and [`Reach::OWN`] to all others.
     pub(crate) fn for_added_hosts(reach: Reach) -> Self {
-        Self { reach, only: Some(Arc::default()), known_host: None }
+        Self { reach, policy_hosts: Some(Arc::default()), known_host: None }
     }
 
     pub(crate) fn with_known_host(self, known_host: Option<KnownHost>) -> Self {
@@ -93,18 +93,24 @@ impl CheckedResolver {
 
     /// Adds a host that the policy applies to.
     pub(crate) fn add(&self, host: &str) -> Result<(), HostError> {
-        let Some(only) = self.only.as_ref().filter(|_| self.reach != Reach::OWN) else { return Ok(()) };
-        let mut only = only.lock().unwrap_or_else(PoisonError::into_inner);
-        if only.len() >= NAMED_HOSTS_MAX && !only.contains(host) {
+        let Some(policy_hosts) = self.policy_hosts.as_ref().filter(|_| self.reach != Reach::OWN) else {
+            return Ok(());
+        };
+        let mut policy_hosts = policy_hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if policy_hosts.len() >= NAMED_HOSTS_MAX && !policy_hosts.contains(host) {
             return Err(HostError::TooMany);
         }
-        only.insert(host.to_owned());
+        policy_hosts.insert(host.to_owned());
         Ok(())
     }
 
-    fn reach_of(&self, name: &str) -> Reach {
-        match &self.only {
-            Some(only) if !only.lock().unwrap_or_else(PoisonError::into_inner).contains(name) => Reach::OWN,
+    fn policy_for(&self, name: &str) -> Reach {
+        match &self.policy_hosts {
+            Some(policy_hosts)
+                if !policy_hosts.lock().unwrap_or_else(PoisonError::into_inner).contains(name) =>
+            {
+                Reach::OWN
+            }
             _ => self.reach,
         }
     }
@@ -112,11 +118,11 @@ impl CheckedResolver {
 
 impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.reach_of(name.as_str());
+        let reach = self.policy_for(name.as_str());
         let known_host = self.known_host.filter(|host| host.name == name.as_str());
         Box::pin(async move {
             let resolved = match known_host {
-                Some(KnownHost { address, .. }) => reachable([SocketAddr::new(address, 0)], reach),
+                Some(KnownHost { address, .. }) => allowed_addresses([SocketAddr::new(address, 0)], reach),
                 None => resolve(name.as_str(), 0, reach).await,
             };
             match resolved {
