@@ -28,12 +28,12 @@ impl ContentBlock {
 impl Serialize for ContentBlock {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Text<'a> {
+        struct TextBlockJson<'a> {
             r#type: &'static str,
             text: &'a str,
         }
         match self {
-            Self::Text(text) => Text { r#type: "text", text }.serialize(serializer),
+            Self::Text(text) => TextBlockJson { r#type: "text", text }.serialize(serializer),
             Self::Other(fields) => fields.serialize(serializer),
         }
     }

@@ -140,10 +140,10 @@ mod tests {
 
     #[derive(JsonSchema)]
     #[allow(dead_code, reason = "only its schema is used")]
-    struct Request {
+    struct SearchArguments {
         /// What to look for.
         query: String,
-        filters: Option<Inner>,
+        filters: Option<SearchFilters>,
         #[serde(default)]
         count: Option<u32>,
         #[serde(default)]
@@ -152,7 +152,7 @@ mod tests {
 
     #[derive(JsonSchema)]
     #[allow(dead_code, reason = "only its schema is used")]
-    struct Inner {
+    struct SearchFilters {
         /// Where from.
         source: Option<String>,
         tags: Option<Vec<Option<String>>>,
@@ -176,12 +176,12 @@ mod tests {
             },
             "required": ["query"],
         });
-        assert_eq!(input_schema::<Request>(), expected);
+        assert_eq!(input_schema::<SearchArguments>(), expected);
     }
 
     #[test]
     fn a_result_that_may_be_null_says_so_in_a_branch() {
-        let schema = output_schema::<Request>();
+        let schema = output_schema::<SearchArguments>();
         let filters = &schema["properties"]["filters"]["anyOf"];
         assert_eq!(filters[1], json!({"type": "null"}));
         assert_eq!(
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn null_is_taken_for_an_optional_argument_that_is_absent() {
-        let schema = input_schema::<Request>();
+        let schema = input_schema::<SearchArguments>();
         let mut arguments = json!({
             "query": null, "filters": {"source": null, "tags": [null], "other": null}, "count": null,
             "explain": null,

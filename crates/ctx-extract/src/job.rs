@@ -64,9 +64,9 @@ mod tests {
             let crossed = decode_reply(serde_json::from_slice(&header).unwrap(), body);
             assert_eq!(crossed, samples::extract(raw()), "{name}");
         }
-        let given = RawDocument::from_text("a\0b", "note", Some("text/x-note"));
-        let job = encode_job(&given, ExtractLimits::DEFAULT).unwrap();
-        let (header, body) = run_job(&job, given.bytes().to_vec());
+        let document = RawDocument::from_text("a\0b", "note", Some("text/x-note"));
+        let job = encode_job(&document, ExtractLimits::DEFAULT).unwrap();
+        let (header, body) = run_job(&job, document.bytes().to_vec());
         let crossed = decode_reply(serde_json::from_slice(&header).unwrap(), body).unwrap();
         assert_eq!((&*crossed.body, &*crossed.content_type), ("ab", "text/x-note"));
     }

@@ -52,20 +52,20 @@ struct Language {
 struct Cell {
     cell_type: String,
     #[serde(default, alias = "input")]
-    source: Text,
+    source: MultilineString,
     #[serde(default, deserialize_with = "deserialize_non_empty")]
-    outputs: Vec<Output>,
+    outputs: Vec<CellOutput>,
 }
 
 /// The text output of a code cell.
 #[derive(Deserialize)]
 #[serde(from = "RawOutput")]
-struct Output(String);
+struct CellOutput(String);
 
 #[derive(Deserialize)]
 struct RawOutput {
     #[serde(default)]
-    text: Text,
+    text: MultilineString,
     data: Option<Data>,
     ename: Option<String>,
     evalue: Option<String>,
@@ -74,10 +74,10 @@ struct RawOutput {
 #[derive(Deserialize)]
 struct Data {
     #[serde(rename = "text/plain", default)]
-    plain: Text,
+    plain: MultilineString,
 }
 
-impl From<RawOutput> for Output {
+impl From<RawOutput> for CellOutput {
     fn from(output: RawOutput) -> Self {
         Self(match (output.data, output.ename) {
             (Some(data), _) => data.plain.0,
@@ -92,7 +92,7 @@ trait HasText {
     fn has_text(&self) -> bool;
 }
 
-impl HasText for Output {
+impl HasText for CellOutput {
     fn has_text(&self) -> bool {
         !self.0.is_empty()
     }
@@ -138,21 +138,21 @@ fn deserialize_non_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + HasTex
 
 /// A string or a list of strings, joined; empty for any other JSON value.
 #[derive(Default)]
-struct Text(String);
+struct MultilineString(String);
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de> Deserialize<'de> for MultilineString {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Ok(Self(TextReader { lines: true }.deserialize(from)?.unwrap_or_default()))
+        Ok(Self(MultilineStringVisitor { lines: true }.deserialize(from)?.unwrap_or_default()))
     }
 }
 
-/// Deserializes a [`Text`] as a stream; other JSON values are skipped without being buffered.
-struct TextReader {
+/// Deserializes a [`MultilineString`] as a stream; other JSON values are skipped without being buffered.
+struct MultilineStringVisitor {
     /// Whether a list of strings is accepted.
     lines: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for TextReader {
+impl<'de> DeserializeSeed<'de> for MultilineStringVisitor {
     type Value = Option<String>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Option<String>, D::Error> {
@@ -160,7 +160,7 @@ impl<'de> DeserializeSeed<'de> for TextReader {
     }
 }
 
-impl<'de> Visitor<'de> for TextReader {
+impl<'de> Visitor<'de> for MultilineStringVisitor {
     type Value = Option<String>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -125,7 +125,7 @@ fn apply_redirect(request: &mut Request, status: StatusCode, to: Url, headers: C
             CrossOriginHeaders::DropSecrets => {
                 !CREDENTIAL_HEADERS.contains(name) && !Redactor::is_secret_key(name.as_str())
             }
-            CrossOriginHeaders::Keep(kept) => kept.contains(name),
+            CrossOriginHeaders::Keep(allowed) => allowed.contains(name),
         };
         let dropped: Vec<HeaderName> =
             request.headers.keys().filter(|name| !is_kept(name)).cloned().collect();
@@ -196,8 +196,8 @@ mod tests {
             assert!(!apply_redirect(&mut other, StatusCode::FOUND, url(to), CrossOriginHeaders::DropSecrets));
             assert_eq!(names(&other), ["accept", "content-type", "x-version"], "{to}");
             let mut other = request(Method::GET);
-            let kept = CrossOriginHeaders::Keep(const { &[ACCEPT] });
-            assert!(!apply_redirect(&mut other, StatusCode::FOUND, url(to), kept));
+            let allowed = CrossOriginHeaders::Keep(const { &[ACCEPT] });
+            assert!(!apply_redirect(&mut other, StatusCode::FOUND, url(to), allowed));
             assert_eq!(names(&other), ["accept"], "{to}");
         }
     }

@@ -18,8 +18,8 @@ pub struct Filters {
 impl Filters {
     /// Whether documents of this source match the source filter.
     pub fn allows_source(&self, name: &str) -> bool {
-        let Some(wanted) = &self.source else { return true };
-        name == wanted || name.split_once(':').is_some_and(|(kind, _)| kind == wanted)
+        let Some(source) = &self.source else { return true };
+        name == source || name.split_once(':').is_some_and(|(kind, _)| kind == source)
     }
 
     /// Whether there are no conditions.

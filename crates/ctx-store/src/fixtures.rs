@@ -13,9 +13,9 @@ pub(crate) fn load(name: &str, steps: &[&str]) -> (TempDir, PathBuf) {
     let fixture = format!("{}/tests/fixtures/{name}-{}.sql", env!("CARGO_MANIFEST_DIR"), steps.len());
     let loaded = Connection::open(&path).unwrap();
     loaded.execute_batch(&fs::read_to_string(&fixture).expect(&fixture)).unwrap();
-    let made = Connection::open_in_memory().unwrap();
-    steps.iter().for_each(|step| made.execute_batch(step).unwrap());
-    assert_eq!(schema(&loaded), schema(&made), "{fixture}");
+    let expected = Connection::open_in_memory().unwrap();
+    steps.iter().for_each(|step| expected.execute_batch(step).unwrap());
+    assert_eq!(schema(&loaded), schema(&expected), "{fixture}");
     (folder, path)
 }
 

@@ -406,7 +406,7 @@ mod tests {
                 }
             }
             // Read in arbitrary chunks, as from a pipe, up to the first protocol violation.
-            let (mut incoming, mut rest, mut taken, mut is_over) = (IncomingFrames::default(), &stream[..], 0, false);
+            let (mut incoming, mut rest, mut consumed, mut is_over) = (IncomingFrames::default(), &stream[..], 0, false);
             for cut in cuts.iter().cycle() {
                 let (now, later) = rest.split_at((*cut).min(rest.len()));
                 incoming.room(now.len()).extend_from_slice(now);
@@ -425,14 +425,14 @@ mod tests {
                             break;
                         }
                     };
-                    taken += length;
+                    consumed += length;
                     incoming.take(length);
                 }
                 if is_over || rest.is_empty() {
                     break;
                 }
             }
-            prop_assert!(taken <= stream.len());
+            prop_assert!(consumed <= stream.len());
         }
 
         #[test]

@@ -121,8 +121,8 @@ proptest! {
         let weights = codes(seed ^ 1, inputs * panels * PANEL);
         let expected = linear(&portable::KERNELS, rows, inputs, panels, &tokens, &weights);
         for kernels in Kernels::all() {
-            let made = linear(kernels, rows, inputs, panels, &tokens, &weights);
-            prop_assert_eq!(&made, &expected, "{}", kernels.name);
+            let actual = linear(kernels, rows, inputs, panels, &tokens, &weights);
+            prop_assert_eq!(&actual, &expected, "{}", kernels.name);
         }
     }
 
@@ -145,8 +145,8 @@ proptest! {
                             left[row * left_stride + step] * panel[step * PANEL + column % PANEL]
                         }).sum()
                     };
-                    let made = out[row * stride + column];
-                    prop_assert!((made - expected).abs() < 1e-4, "{}: {made} {expected}", kernels.name);
+                    let actual = out[row * stride + column];
+                    prop_assert!((actual - expected).abs() < 1e-4, "{}: {actual} {expected}", kernels.name);
                 }
             }
         }
@@ -174,17 +174,17 @@ proptest! {
         let (ones, zeros) = (vec![1.0; length], vec![0.0; length]);
         let (gains, biases) = (floats(seed ^ 2, length), floats(seed ^ 3, length));
         for kernels in Kernels::all() {
-            let mut made = row.clone();
-            (kernels.norm)(&mut made, &added, Norm { gains: &ones, biases: &zeros, epsilon: 1e-12 });
+            let mut actual = row.clone();
+            (kernels.norm)(&mut actual, &added, Norm { gains: &ones, biases: &zeros, epsilon: 1e-12 });
             let count = length as f32;
-            prop_assert!((made.iter().sum::<f32>() / count).abs() < 1e-4);
-            let variance = made.iter().map(|value| value * value).sum::<f32>() / count;
+            prop_assert!((actual.iter().sum::<f32>() / count).abs() < 1e-4);
+            let variance = actual.iter().map(|value| value * value).sum::<f32>() / count;
             prop_assert!((variance - 1.0).abs() < 1e-3, "{}: {variance}", kernels.name);
             let expected: Vec<f32> =
-                made.iter().zip(&gains).zip(&biases).map(|((value, gain), bias)| value * gain + bias).collect();
-            let mut made = row.clone();
-            (kernels.norm)(&mut made, &added, Norm { gains: &gains, biases: &biases, epsilon: 1e-12 });
-            assert_close(&made, &expected, 1e-4, kernels.name);
+                actual.iter().zip(&gains).zip(&biases).map(|((value, gain), bias)| value * gain + bias).collect();
+            let mut actual = row.clone();
+            (kernels.norm)(&mut actual, &added, Norm { gains: &gains, biases: &biases, epsilon: 1e-12 });
+            assert_close(&actual, &expected, 1e-4, kernels.name);
         }
     }
 
@@ -195,9 +195,9 @@ proptest! {
         let sum: f64 = row.iter().map(|value| f64::from(value - maximum).exp()).sum();
         let expected: Vec<f32> = row.iter().map(|value| (f64::from(value - maximum).exp() / sum) as f32).collect();
         for kernels in Kernels::all() {
-            let mut made = row.clone();
-            (kernels.softmax)(&mut made);
-            assert_close(&made, &expected, 1e-5, kernels.name);
+            let mut actual = row.clone();
+            (kernels.softmax)(&mut actual);
+            assert_close(&actual, &expected, 1e-5, kernels.name);
         }
     }
 
@@ -208,9 +208,9 @@ proptest! {
         let expected: Vec<i32> = matrix.chunks_exact(dimensions)
             .map(|row| row.iter().zip(&vector).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()).collect();
         for kernels in Kernels::all() {
-            let mut made = vec![i32::MIN; rows];
-            (kernels.dots)(&vector, &matrix, &mut made);
-            prop_assert_eq!(&made, &expected, "{}", kernels.name);
+            let mut actual = vec![i32::MIN; rows];
+            (kernels.dots)(&vector, &matrix, &mut actual);
+            prop_assert_eq!(&actual, &expected, "{}", kernels.name);
         }
     }
 
@@ -222,9 +222,9 @@ proptest! {
         (portable::KERNELS.add_codes)(&mut expected, &row, factor);
         let product = (portable::KERNELS.dot_half)(&vector, &half);
         for kernels in Kernels::all() {
-            let mut made = vector.clone();
-            (kernels.add_codes)(&mut made, &row, factor);
-            assert_close(&made, &expected, 1e-5, kernels.name);
+            let mut actual = vector.clone();
+            (kernels.add_codes)(&mut actual, &row, factor);
+            assert_close(&actual, &expected, 1e-5, kernels.name);
             assert_close(&[(kernels.dot_half)(&vector, &half)], &[product], 1e-4, kernels.name);
         }
     }

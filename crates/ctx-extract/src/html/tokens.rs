@@ -183,11 +183,11 @@ mod tests {
         parts
             .filter_map(|part| match part {
                 html5gum::Token::StartTag(tag) => {
-                    let kept = KEPT_ATTRIBUTES.iter().filter_map(|known| {
+                    let attributes = KEPT_ATTRIBUTES.iter().filter_map(|known| {
                         let value = tag.attributes.get(known.as_bytes())?;
                         Some((*known, string(value)))
                     });
-                    let attributes = kept.collect();
+                    let attributes = attributes.collect();
                     Some(HtmlToken::StartTag(Tag {
                         name: string(&tag.name),
                         self_closing: tag.self_closing,

@@ -28,8 +28,8 @@ pub(super) fn writers_at_once_lose_nothing_and_hide_nothing(open: OpenStore<'_>)
                 with_vectors(document(number, &name, &format!("{number}\n{index}\n")), Some(fast), Some(own));
             generations.push(store.apply(&[Mutation::Put(Box::new(new))]).unwrap().generation);
             if index % 4 == 3 {
-                let gone = id(number, &format!("n{}", index - 2));
-                generations.push(store.apply(&[Mutation::Delete(gone)]).unwrap().generation);
+                let deleted_id = id(number, &format!("n{}", index - 2));
+                generations.push(store.apply(&[Mutation::Delete(deleted_id)]).unwrap().generation);
             }
         }
         running.fetch_sub(1, Ordering::SeqCst);
@@ -44,7 +44,7 @@ pub(super) fn writers_at_once_lose_nothing_and_hide_nothing(open: OpenStore<'_>)
             if pending.is_empty() && !writing {
                 return;
             }
-            let made = pending.iter().map(|pending| DocumentVectors {
+            let vectors = pending.iter().map(|pending| DocumentVectors {
                 document: pending.key,
                 generation: pending.generation,
                 vectors: pending
@@ -54,7 +54,7 @@ pub(super) fn writers_at_once_lose_nothing_and_hide_nothing(open: OpenStore<'_>)
                     .collect(),
                 unreadable: Vec::new(),
             });
-            assert!(theirs.put_vectors(own, true, &made.collect::<Vec<_>>()).unwrap());
+            assert!(theirs.put_vectors(own, true, &vectors.collect::<Vec<_>>()).unwrap());
         }
     };
     let follow = || {

@@ -117,8 +117,8 @@ fn check(store: &dyn Store, steps: &[StoreStep]) {
     }
     let (middle, then) = middle.unwrap();
     let changed = store.changed_between(middle, store.checkpoint().unwrap(), 1_000).unwrap().unwrap();
-    let gone = then.keys().filter(|id| !expected.documents.contains_key(*id));
-    assert!(gone.clone().all(|id| changed.changed.contains(id)), "those that are gone have changed");
+    let deleted = then.keys().filter(|id| !expected.documents.contains_key(*id));
+    assert!(deleted.clone().all(|id| changed.changed.contains(id)), "those that are gone have changed");
     assert!(changed.changed.iter().all(|id| then.contains_key(id)), "only those that were there");
     assert!(changed.list_changed || then.keys().eq(expected.documents.keys()));
     let all = store.changed_between(start, store.checkpoint().unwrap(), 0).unwrap();
@@ -161,7 +161,7 @@ fn mutation(step: &StoreStep, fast: ModelKey, own: ModelKey) -> Option<Mutation>
 /// Stores the vectors that some documents lack.
 fn fill(store: &dyn Store, model: ModelKey, limit: usize) {
     let pending = store.pending(&PendingQuery { model, marked: true, after: 0, limit }).unwrap();
-    let made = pending.iter().map(|pending| DocumentVectors {
+    let vectors = pending.iter().map(|pending| DocumentVectors {
         document: pending.key,
         generation: pending.generation,
         vectors: pending
@@ -171,7 +171,7 @@ fn fill(store: &dyn Store, model: ModelKey, limit: usize) {
             .collect(),
         unreadable: Vec::new(),
     });
-    assert!(store.put_vectors(model, true, &made.collect::<Vec<_>>()).unwrap());
+    assert!(store.put_vectors(model, true, &vectors.collect::<Vec<_>>()).unwrap());
 }
 
 /// Checks that every vector matches the current text of its chunk, and that documents are pending exactly if they lack

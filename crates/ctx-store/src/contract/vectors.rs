@@ -48,17 +48,17 @@ pub(super) fn vectors_of_an_older_text_are_dropped(open: OpenStore<'_>) {
     assert_eq!(pending.chunks.iter().map(|(position, _)| *position).collect::<Vec<_>>(), [0, 1]);
     assert!(store.lacks_vectors(own).unwrap());
     put(&*store, "one\nthree\n", None, Some(own));
-    let made = |generation| DocumentVectors {
+    let embedded = |generation| DocumentVectors {
         document: pending.key,
         generation,
         vectors: vec![vector(own, 0, "one\n"), vector(own, 1, "three\n")],
         unreadable: Vec::new(),
     };
-    assert!(store.put_vectors(own, true, &[made(pending.generation)]).unwrap(), "the model is known");
+    assert!(store.put_vectors(own, true, &[embedded(pending.generation)]).unwrap(), "the model is known");
     assert_eq!(exact(&*store, own, 2), [None, None], "it was written meanwhile");
     let pending = store.pending(&query(true)).unwrap().remove(0);
     let generation = store.generation().unwrap();
-    assert!(store.put_vectors(own, true, &[made(pending.generation)]).unwrap());
+    assert!(store.put_vectors(own, true, &[embedded(pending.generation)]).unwrap());
     assert_eq!(store.generation().unwrap(), generation, "no document has changed");
     assert_eq!(exact(&*store, own, 2), [Some(half(own, "one\n")), Some(half(own, "three\n"))]);
     assert!(
@@ -73,13 +73,13 @@ pub(super) fn refused_chunks_are_not_waited_for(open: OpenStore<'_>) {
     let query = PendingQuery { model: own, marked: true, after: 0, limit: 9 };
     let pending = store.pending(&query).unwrap().remove(0);
     let refused = UnreadableChunk { position: 1, hash: text_hash("two\n"), reason: "too long".to_owned() };
-    let made = DocumentVectors {
+    let embedded = DocumentVectors {
         document: pending.key,
         generation: pending.generation,
         vectors: vec![vector(own, 0, "one\n")],
         unreadable: vec![refused],
     };
-    store.put_vectors(own, true, &[made]).unwrap();
+    store.put_vectors(own, true, &[embedded]).unwrap();
     assert!(store.incomplete_sources(own).unwrap().is_empty() && !store.lacks_vectors(own).unwrap());
     let (count, documents) = store.unreadable(own, 5).unwrap();
     assert_eq!((count, documents[0].reason.as_str(), documents[0].chunks), (1, "too long", 1));

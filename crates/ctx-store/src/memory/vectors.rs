@@ -194,8 +194,8 @@ impl StoreContent {
     /// Positions of the chunks that have a vector of a model or are rejected by it.
     fn settled_positions(&self, key: DocumentKey, entry: &DocumentEntry, model: ModelKey) -> BTreeSet<usize> {
         let unreadable = entry.unreadable.iter().filter(|(of, _)| *of == model);
-        let made = self.vectors_of(key, model).map(|vector| vector.position);
-        made.chain(unreadable.map(|(_, chunk)| chunk.position)).collect()
+        let embedded_positions = self.vectors_of(key, model).map(|vector| vector.position);
+        embedded_positions.chain(unreadable.map(|(_, chunk)| chunk.position)).collect()
     }
 
     fn lacks_vectors_of(&self, key: DocumentKey, entry: &DocumentEntry, model: ModelKey) -> bool {

@@ -231,24 +231,24 @@ mod tests {
     use tempfile::TempDir;
 
     /// Creates a database with only the first `taken` migrations and a few rows.
-    fn older(store: &Connection, taken: usize) -> Uuid {
-        MIGRATIONS[..taken].iter().for_each(|step| store.execute_batch(step).unwrap());
+    fn older(store: &Connection, format: usize) -> Uuid {
+        MIGRATIONS[..format].iter().for_each(|step| store.execute_batch(step).unwrap());
         let id = Uuid::new_v4();
         store.execute("INSERT INTO meta VALUES (1, ?1, 0, 0)", [id.as_bytes().as_slice()]).unwrap();
         store
             .execute("INSERT INTO passed_over (id, source, fingerprint) VALUES (x'00', 's', 'f')", [])
             .unwrap();
         store.execute("INSERT INTO sources (name, warnings) VALUES ('s', 7)", []).unwrap();
-        store.pragma_update(None, "user_version", taken).unwrap();
+        store.pragma_update(None, "user_version", format).unwrap();
         id
     }
 
     /// A file in an older format, and a connection that another program has to it.
-    fn older_file(folder: &TempDir, taken: usize) -> (PathBuf, Connection, Uuid) {
+    fn older_file(folder: &TempDir, format: usize) -> (PathBuf, Connection, Uuid) {
         let path = folder.path().join("store.sqlite");
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
-        let id = older(&connection, taken);
+        let id = older(&connection, format);
         (path, connection, id)
     }
 
@@ -258,9 +258,9 @@ mod tests {
 
     #[test]
     fn every_older_format_leads_to_this_one() {
-        for taken in 1..=MIGRATIONS.len() {
+        for format in 1..=MIGRATIONS.len() {
             let store = Connection::open_in_memory().unwrap();
-            let id = older(&store, taken);
+            let id = older(&store, format);
             assert_eq!(prepare(&store, true, Path::new("store")).unwrap(), id);
             let row = store.query_row("SELECT source, reason FROM passed_over", [], |row| {
                 Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
@@ -345,9 +345,9 @@ mod tests {
     #[test]
     fn an_older_store_may_be_opened_by_many_at_once_while_somebody_writes() {
         const MANY: usize = 8;
-        for taken in 1..MIGRATIONS.len() {
+        for format in 1..MIGRATIONS.len() {
             let folder = tempfile::tempdir().unwrap();
-            let (path, older, id) = older_file(&folder, taken);
+            let (path, older, id) = older_file(&folder, format);
             older.execute_batch("BEGIN IMMEDIATE; UPDATE sources SET warnings = 8").unwrap();
             let together = Barrier::new(MANY + 1);
             let open = || {
@@ -367,9 +367,9 @@ mod tests {
 
     #[test]
     fn whoever_reads_an_older_format_reads_on_while_it_is_migrated() {
-        for taken in 1..MIGRATIONS.len() {
+        for format in 1..MIGRATIONS.len() {
             let folder = tempfile::tempdir().unwrap();
-            let (path, older, _) = older_file(&folder, taken);
+            let (path, older, _) = older_file(&folder, format);
             let reader = Connection::open(&path).unwrap();
             let tables = |reader: &Connection| {
                 let sql = "SELECT group_concat(sql) FROM sqlite_schema";

@@ -54,11 +54,13 @@ impl Credentials {
     }
 
     /// Stores the login at a server, replacing an earlier one.
-    pub fn keep(&self, server: &str, kept: &Secret) -> Result<(), StoreError> {
+    pub fn keep(&self, server: &str, login: &Secret) -> Result<(), StoreError> {
         create_state(&self.path)?;
         self.with(|connection| {
-            connection
-                .execute("INSERT OR REPLACE INTO credentials VALUES (?1, ?2)", params![server, kept.expose()])
+            connection.execute(
+                "INSERT OR REPLACE INTO credentials VALUES (?1, ?2)",
+                params![server, login.expose()],
+            )
         })?;
         Ok(())
     }
@@ -130,8 +132,8 @@ mod tests {
         for format in 1..=MIGRATIONS.len() {
             let (_folder, path) = crate::fixtures::load("credentials", &MIGRATIONS[..format]);
             let store = Credentials::new(path);
-            let kept = Some(Secret::new(r#"{"access_token":"not a real one"}"#));
-            assert_eq!(store.of("https://jira.example.com/mcp").unwrap(), kept);
+            let login = Some(Secret::new(r#"{"access_token":"not a real one"}"#));
+            assert_eq!(store.of("https://jira.example.com/mcp").unwrap(), login);
             assert!(store.forget("https://jira.example.com/mcp").unwrap());
         }
     }

@@ -187,11 +187,11 @@ mod tests {
     fn only_some_ways_to_reach_a_server_are_remembered() {
         let (_folder, definitions) = definitions();
         definitions.record_seen("other", "a", "one").unwrap();
-        let ways = ["a", "b", "c", "d", "e", "f"];
-        for way in ways {
-            definitions.record_seen("up", way, "one").unwrap();
+        let reaches = ["a", "b", "c", "d", "e", "f"];
+        for reach in reaches {
+            definitions.record_seen("up", reach, "one").unwrap();
         }
-        let known = ways.iter().filter(|way| definitions.get("up", way).unwrap().is_some());
+        let known = reaches.iter().filter(|reach| definitions.get("up", reach).unwrap().is_some());
         assert_eq!(known.count() as i64, REACHES_MAX);
         assert!(definitions.get("up", "f").unwrap().is_some());
         assert!(definitions.get("other", "a").unwrap().is_some());

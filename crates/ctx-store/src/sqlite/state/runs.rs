@@ -374,9 +374,9 @@ mod tests {
         let more = RUNS_KEPT as u128 + 50;
         write_batch(&connection, (1..=more).map(|id| sample(id, None, None)), true).unwrap();
         let runs = RunRecords::open(&path).unwrap();
-        let kept = list_all(&runs);
-        assert_eq!(kept.len(), RUNS_KEPT);
-        assert_eq!(kept[0].id, sample(more, None, None).id);
+        let remaining = list_all(&runs);
+        assert_eq!(remaining.len(), RUNS_KEPT);
+        assert_eq!(remaining[0].id, sample(more, None, None).id);
     }
 
     #[test]
@@ -391,11 +391,11 @@ mod tests {
         runs.close();
         let inside = |calls, bytes_kept| Inside { calls, bytes_kept };
         let listed = runs.list(&RunFilter { limit: 10, ..RunFilter::default() }).unwrap();
-        let told: Vec<Inside> = listed.iter().map(|recorded| recorded.inside).collect();
-        assert_eq!(told, [inside(0, 0), inside(3, 200 + 300 + 400 - 100)]);
+        let totals: Vec<Inside> = listed.iter().map(|recorded| recorded.inside).collect();
+        assert_eq!(totals, [inside(0, 0), inside(3, 200 + 300 + 400 - 100)]);
         let tree = runs.tree(listed[1].run.id).unwrap();
-        let told: Vec<Inside> = tree.iter().map(|recorded| recorded.inside).collect();
-        assert_eq!(told, [inside(3, 800), inside(0, 0), inside(1, 100), inside(0, 0)]);
+        let totals: Vec<Inside> = tree.iter().map(|recorded| recorded.inside).collect();
+        assert_eq!(totals, [inside(3, 800), inside(0, 0), inside(1, 100), inside(0, 0)]);
         assert_eq!(runs.list(&RunFilter { limit: 1, ..RunFilter::default() }).unwrap(), listed[..1]);
         let json = serde_json::to_value(&listed[1]).unwrap();
         assert_eq!(
