@@ -156,12 +156,12 @@ impl Call {
     /// Sets a deadline. An earlier deadline of the enclosing call, or the tool's timeout, still applies.
     #[must_use]
     pub fn with_deadline(self, deadline: std::time::Instant) -> Self {
-        let deadline = self.no_later_than(deadline.into());
+        let deadline = self.earlier_deadline(deadline.into());
         Self { deadline: Some(deadline), ..self }
     }
 
     /// The earlier of the call's own deadline and `other`.
-    pub(crate) fn no_later_than(&self, other: Instant) -> Deadline {
+    pub(crate) fn earlier_deadline(&self, other: Instant) -> Deadline {
         match &self.deadline {
             Some(own) if own.instant() <= other => own.clone(),
             _ => Deadline::new(other, &self.root.waits),

@@ -196,7 +196,7 @@ impl ToolError {
         &self.logs
     }
 
-    pub(crate) fn with_inside(mut self, inside: Inside) -> Self {
+    pub(crate) fn with_nested_calls(mut self, inside: Inside) -> Self {
         if inside.calls > 0 {
             self.extra.get_or_insert_default().inside = inside;
         }

@@ -44,7 +44,7 @@ impl ScopePolicy {
         self.rules.iter().flat_map(|(_, scopes)| scopes)
     }
 
-    fn needed(&self, tool: &ToolName) -> BTreeSet<String> {
+    fn required_scopes(&self, tool: &ToolName) -> BTreeSet<String> {
         let (full, outward) = (tool.to_string(), tool.outward());
         let fits = |glob: &GlobMatcher| glob.is_match(&full) || glob.is_match(&outward);
         self.rules.iter().filter(|(glob, _)| fits(glob)).flat_map(|(_, scopes)| scopes.clone()).collect()
@@ -62,9 +62,13 @@ impl Policy for ScopePolicy {
         if identity.is_none() && *caller != Caller::Http {
             return Decision::Allow;
         }
-        let needed = self.needed(tool);
+        let required_scopes = self.required_scopes(tool);
         let granted = |scope: &String| identity.is_some_and(|known| known.scopes.contains(scope));
-        if needed.iter().all(granted) { Decision::Allow } else { Decision::NeedsScopes(needed) }
+        if required_scopes.iter().all(granted) {
+            Decision::Allow
+        } else {
+            Decision::NeedsScopes(required_scopes)
+        }
     }
 }
 

@@ -128,14 +128,14 @@ pub fn is_secret_file(path: &Path) -> bool {
         Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
         _ => None,
     });
-    let is_file = names.next().is_some_and(|name| any_spelling(&name, is_denied));
-    is_file || names.any(|name| any_spelling(&name, |name| DIRECTORY_NAMES.contains(&name)))
+    let is_file = names.next().is_some_and(|name| matches_any_spelling(&name, is_denied));
+    is_file || names.any(|name| matches_any_spelling(&name, |name| DIRECTORY_NAMES.contains(&name)))
 }
 
 /// Whether any component of a path is on the deny-list, be it a file or a directory.
 pub fn has_secret_name(path: &Path) -> bool {
     path.components().any(|part| match part {
-        Component::Normal(name) => any_spelling(&name.to_string_lossy().to_lowercase(), is_denied),
+        Component::Normal(name) => matches_any_spelling(&name.to_string_lossy().to_lowercase(), is_denied),
         _ => false,
     })
 }
@@ -158,7 +158,7 @@ pub fn secret_file_globs() -> (Vec<String>, Vec<String>) {
 }
 
 /// Whether any name that some file system takes this one for fulfils the condition.
-fn any_spelling(name: &str, condition: impl Fn(&str) -> bool) -> bool {
+fn matches_any_spelling(name: &str, condition: impl Fn(&str) -> bool) -> bool {
     // On Windows `:` begins the name of an alternate data stream; elsewhere it is a character of the name.
     std::iter::once(name).chain(name.split(':')).any(|name| {
         // Windows ignores trailing dots and spaces.

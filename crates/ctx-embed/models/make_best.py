@@ -13,7 +13,7 @@ Sections, little endian, in this order (all lengths are multiples of 64 bytes bu
 are padded):
 
     token codes [30522][384] i8, token scales [30528] f32, positions [256][384] f32, norm [2][384] f32
-    6 layers of: query/key/value, attention output, norm, widening, narrowing, norm
+    6 layers of: query/key/value, attention output, norm, intermediate, output, norm
                  (a norm is its gains, then its biases, 384 f32 each)
 
 The embedding of token type 0 is added to the positions; query weights carry the 1 / sqrt(32) of attention.

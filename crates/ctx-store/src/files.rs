@@ -79,7 +79,7 @@ pub struct FilePlace {
 
 impl FilePlace {
     /// The sort key of the list: by name; files without a name come last, by id.
-    pub(crate) fn order(&self) -> (bool, Option<&str>, DocumentId) {
+    pub(crate) fn sort_key(&self) -> (bool, Option<&str>, DocumentId) {
         (self.source_id.is_none(), self.source_id.as_deref(), self.id)
     }
 }

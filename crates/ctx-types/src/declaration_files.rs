@@ -1,6 +1,6 @@
 //! Declaration files for the Luau language server: a module for each library, and one file of definitions for all.
 
-use crate::declare::write_notes_of;
+use crate::declare::write_doc_comments;
 use crate::function::Function;
 use crate::library::Library;
 use crate::model::{NamedType, Type};
@@ -81,7 +81,7 @@ fn write_type(text: &mut String, named: &NamedType) {
 fn write_function(text: &mut String, function: &Function) {
     const MARGIN: &str = "    ";
     let mut notes = String::new();
-    write_notes_of(function, &mut notes);
+    write_doc_comments(function, &mut notes);
     write_documented(text, MARGIN, notes.trim_end());
     let _ = write!(text, "{MARGIN}{}: (", function.name.tool());
     for (index, argument) in function.arguments.iter().enumerate() {

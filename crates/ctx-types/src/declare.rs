@@ -51,7 +51,7 @@ impl Function {
     /// first. What exceeds the limits is named at the end.
     pub fn declaration(&self) -> String {
         let mut text = String::new();
-        write_notes_of(self, &mut text);
+        write_doc_comments(self, &mut text);
         let _ = writeln!(
             text,
             "function sdk.{}.{} end",
@@ -159,7 +159,7 @@ impl FieldNotes {
 }
 
 /// Writes the description of a function, its parameters and its result as comments.
-pub(crate) fn write_notes_of(function: &Function, text: &mut String) {
+pub(crate) fn write_doc_comments(function: &Function, text: &mut String) {
     let description_lines = function.description.trim().lines();
     let lines = description_lines.clone().count();
     for text_line in description_lines.take(DESCRIPTION_LINES_MAX) {

@@ -34,7 +34,7 @@ pub(crate) fn merge_types(
     }
     let second_root = rename(second_root);
     break_cycles(&mut all);
-    let all = nearest_first([&first_root, &second_root], all);
+    let all = in_breadth_first_order([&first_root, &second_root], all);
     (first_root, second_root, Types::new(all))
 }
 
@@ -131,7 +131,7 @@ fn reaches(from: &str, to: &str, heads: &HashMap<String, Vec<String>>) -> bool {
 }
 
 /// The types that the roots reach, in breadth-first order.
-fn nearest_first(roots: [&Type; 2], all: Vec<NamedType>) -> Vec<NamedType> {
+fn in_breadth_first_order(roots: [&Type; 2], all: Vec<NamedType>) -> Vec<NamedType> {
     let mut by_name: HashMap<String, NamedType> =
         all.into_iter().map(|named| (named.name.clone(), named)).collect();
     let mut pending = VecDeque::new();

@@ -152,7 +152,7 @@ impl Catalog {
         }
         match result {
             Ok((output, bytes)) if is_outermost => Ok(Output { inside: nested.stats(bytes), ..output }),
-            Err(error) if is_outermost => Err(error.with_inside(nested.stats(0))),
+            Err(error) if is_outermost => Err(error.with_nested_calls(nested.stats(0))),
             other => other.map(|(output, _)| output),
         }
     }
@@ -204,7 +204,7 @@ impl Catalog {
         let provider = awaited.provider.get();
         let timeout = provider.call_timeout().unwrap_or(self.limits.call_timeout);
         let own_deadline = started.checked_add(timeout).unwrap_or(started + FOREVER);
-        let deadline = call.no_later_than(own_deadline);
+        let deadline = call.earlier_deadline(own_deadline);
         tokio::select! {
             biased;
             () = call.cancelled() => {
@@ -382,7 +382,7 @@ impl Catalog {
     ) -> Result<(Output, usize), ToolError> {
         let timeout = registered.tool.timeout().unwrap_or(self.limits.call_timeout);
         let own_deadline = started.checked_add(timeout).unwrap_or(started + FOREVER);
-        let deadline = call.no_later_than(own_deadline);
+        let deadline = call.earlier_deadline(own_deadline);
         let (effective_timeout, grace) = (deadline.instant() - started, registered.tool.grace());
         call.deadline = Some(deadline.clone());
         if call.time_left().is_zero() {

@@ -88,7 +88,7 @@ impl<'a> PageReader<'a> {
             match operator.as_str() {
                 "q" if saved_states.len() < SAVED_STATES_MAX => saved_states.push(state.clone()),
                 "Q" => state = saved_states.pop().unwrap_or(state),
-                "cm" => state.transform = matrix().then(state.transform),
+                "cm" => state.transform = matrix().concat(state.transform),
                 "BT" => state.set_line_matrix(Matrix::IDENTITY),
                 "Tf" => {
                     let name = operands.first().and_then(|name| name.as_name().ok()).unwrap_or_default();
@@ -146,7 +146,8 @@ impl<'a> PageReader<'a> {
         let matrix = form.dict.get_deref(b"Matrix", self.document).and_then(Object::as_array).ok();
         let transform = match matrix.map(Vec::as_slice) {
             Some(numbers @ [_, _, _, _, _, _]) => {
-                Matrix(std::array::from_fn(|index| numbers[index].as_float().unwrap_or(0.0))).then(transform)
+                Matrix(std::array::from_fn(|index| numbers[index].as_float().unwrap_or(0.0)))
+                    .concat(transform)
             }
             _ => transform,
         };
@@ -182,7 +183,7 @@ impl Matrix {
     const IDENTITY: Self = Self([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
 
     /// Concatenation: applies `self` first, then the other.
-    fn then(self, Self([a, b, c, d, e, f]): Self) -> Self {
+    fn concat(self, Self([a, b, c, d, e, f]): Self) -> Self {
         let [p, q, r, s, x, y] = self.0;
         Self([
             p * a + q * c,
@@ -227,7 +228,7 @@ impl GraphicsState<'_> {
     }
 
     fn move_line(&mut self, x: f32, y: f32) {
-        self.set_line_matrix(Matrix([1.0, 0.0, 0.0, 1.0, x, y]).then(self.line));
+        self.set_line_matrix(Matrix([1.0, 0.0, 0.0, 1.0, x, y]).concat(self.line));
     }
 
     /// Shows strings; numbers between them move the position back by thousandths of the font size.
@@ -248,15 +249,15 @@ impl GraphicsState<'_> {
     fn show_text(&mut self, bytes: &[u8], lines: &mut LineBuilder) {
         let Some(font) = self.font.clone() else { return };
         let (text, width) = font.decode(bytes);
-        let [_, _, c, d, x, y] = self.text.then(self.transform).0;
+        let [_, _, c, d, x, y] = self.text.concat(self.transform).0;
         let size = (self.size * c.hypot(d)).abs();
         lines.add(&text, x, y, size, width.is_some());
         self.advance(width.unwrap_or_else(|| Font::estimated_width(&text)));
-        lines.end_at(self.text.then(self.transform).0[4]);
+        lines.set_end(self.text.concat(self.transform).0[4]);
     }
 
     fn advance(&mut self, thousandths: f32) {
-        self.text = Matrix([1.0, 0.0, 0.0, 1.0, thousandths / 1000.0 * self.size, 0.0]).then(self.text);
+        self.text = Matrix([1.0, 0.0, 0.0, 1.0, thousandths / 1000.0 * self.size, 0.0]).concat(self.text);
     }
 }
 
@@ -296,7 +297,7 @@ impl LineBuilder {
         self.is_width_known = is_width_known;
     }
 
-    fn end_at(&mut self, x: f32) {
+    fn set_end(&mut self, x: f32) {
         if let Some((last_x, _)) = &mut self.last {
             *last_x = x;
         }

@@ -79,7 +79,7 @@ fn named_files(
         params![source, name, id, limit],
         skipped_file,
     )?);
-    files.sort_by(|a, b| a.place().order().cmp(&b.place().order()));
+    files.sort_by(|a, b| a.place().sort_key().cmp(&b.place().sort_key()));
     files.truncate(limit);
     Ok(files)
 }

@@ -13,7 +13,7 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE credentials (
        kept TEXT NOT NULL
      ) STRICT, WITHOUT ROWID;"];
 /// Characters of the server's hash in the name of its lock file.
-const LOCK_NAME: usize = 16;
+const LOCK_NAME_CHARS: usize = 16;
 
 /// The user's OAuth logins by server, in a file that only the user can access.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Credentials {
         if !self.path.exists() {
             return Ok(None);
         }
-        self.with(|connection| {
+        self.with_connection(|connection| {
             let row =
                 connection.query_row("SELECT kept FROM credentials WHERE server = ?1", [server], |row| {
                     row.get::<_, String>(0)
@@ -56,7 +56,7 @@ impl Credentials {
     /// Stores the login at a server, replacing an earlier one.
     pub fn keep(&self, server: &str, login: &Secret) -> Result<(), StoreError> {
         create_state(&self.path)?;
-        self.with(|connection| {
+        self.with_connection(|connection| {
             connection.execute(
                 "INSERT OR REPLACE INTO credentials VALUES (?1, ?2)",
                 params![server, login.expose()],
@@ -70,7 +70,7 @@ impl Credentials {
         if !self.path.exists() {
             return Ok(false);
         }
-        self.with(|connection| {
+        self.with_connection(|connection| {
             let removed = connection.execute("DELETE FROM credentials WHERE server = ?1", [server])?;
             connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
             Ok(removed > 0)
@@ -81,7 +81,7 @@ impl Credentials {
     pub fn lock(&self, server: &str) -> Result<CredentialLock, StoreError> {
         create_state(&self.path)?;
         let hash = blake3::hash(server.as_bytes()).to_hex();
-        let path = self.path.with_extension(format!("{}.lock", &hash[..LOCK_NAME]));
+        let path = self.path.with_extension(format!("{}.lock", &hash[..LOCK_NAME_CHARS]));
         let failed = |source| StoreError::Create { place: state_place(&path), source };
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
@@ -92,7 +92,10 @@ impl Credentials {
         Ok(CredentialLock(file))
     }
 
-    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    fn with_connection<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
         let connection = connect_state(&self.path, MIGRATIONS)?;
         let failed = |source| state_error(&self.path, source);
         // Erases replaced and deleted values from the file.

@@ -44,7 +44,7 @@ impl Trust {
         if !self.path.exists() {
             return Ok(None);
         }
-        self.with(|connection| {
+        self.with_connection(|connection| {
             let row = connection.query_row(
                 "SELECT grants, trusted_at FROM trusted WHERE config = ?1",
                 [key(config)],
@@ -66,7 +66,7 @@ impl Trust {
         change: impl FnOnce(Option<&str>) -> Option<String>,
     ) -> Result<(), StoreError> {
         create_state(&self.path)?;
-        self.with(|connection| {
+        self.with_connection(|connection| {
             let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
             let stored: Option<String> = transaction
                 .query_row("SELECT grants FROM trusted WHERE config = ?1", [key(config)], |row| row.get(0))
@@ -86,11 +86,16 @@ impl Trust {
         if !self.path.exists() {
             return Ok(false);
         }
-        self.with(|connection| connection.execute("DELETE FROM trusted WHERE config = ?1", [key(config)]))
-            .map(|removed| removed > 0)
+        self.with_connection(|connection| {
+            connection.execute("DELETE FROM trusted WHERE config = ?1", [key(config)])
+        })
+        .map(|removed| removed > 0)
     }
 
-    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    fn with_connection<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
         let connection = connect_state(&self.path, MIGRATIONS)?;
         work(&connection).map_err(|source| state_error(&self.path, source))
     }

@@ -39,7 +39,7 @@ impl DefinitionRecords {
         if !self.path.exists() {
             return Ok(None);
         }
-        self.with(|connection| find_record(connection, server, reach))
+        self.with_connection(|connection| find_record(connection, server, reach))
     }
 
     /// Records the definitions that a server sent; the first ones are also accepted. Returns the updated record.
@@ -49,7 +49,7 @@ impl DefinitionRecords {
         reach: &str,
         seen: &str,
     ) -> Result<ServerDefinitions, StoreError> {
-        self.with(|connection| {
+        self.with_connection(|connection| {
             let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
             let before = find_record(&transaction, server, reach)?;
             if let Some(before) = before.as_ref().filter(|before| before.seen == seen) {
@@ -80,7 +80,7 @@ impl DefinitionRecords {
             return Ok(false);
         }
         let now = Timestamp::now().as_millisecond();
-        self.with(|connection| {
+        self.with_connection(|connection| {
             connection.execute(
                 "UPDATE definitions SET accepted = ?3, accepted_at = ?4 WHERE server = ?1 AND reach = ?2",
                 params![server, reach, accepted, now],
@@ -100,7 +100,7 @@ impl DefinitionRecords {
         if !self.path.exists() {
             return Ok(false);
         }
-        self.with(|connection| {
+        self.with_connection(|connection| {
             connection.execute(
                 "UPDATE definitions SET accepted = ?4 WHERE server = ?1 AND reach = ?2 AND accepted = ?3",
                 params![server, reach, before, accepted],
@@ -109,7 +109,10 @@ impl DefinitionRecords {
         .map(|changed| changed > 0)
     }
 
-    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    fn with_connection<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
         let connection = connect(&self.path, MIGRATIONS)?;
         work(&connection).map_err(|source| sqlite_error(&self.path, source))
     }
