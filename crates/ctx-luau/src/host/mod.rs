@@ -1,7 +1,7 @@
 //! The host APIs inside of the VM: what scripts can call besides the language.
 //!
 //! Each API is a Luau chunk over a few native functions (`host` in the chunks), which compute or send host
-//! requests. The APIs hold no state of a run; `vm::Run` does.
+//! requests. The APIs hold no state of a run; `vm::RunState` does.
 
 mod bytes;
 mod run_functions;

@@ -2,7 +2,7 @@
 
 use crate::engine::protocol::{HostRequest, HostResponse};
 use crate::value::{JsonBridge, ReadOptions, ValueError, WriteOptions, make_room, read, write};
-use crate::vm::{CurrentRun, LogLevel, NO_MEMORY, Run};
+use crate::vm::{CurrentRun, LogLevel, NO_MEMORY, RunState};
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::rc::Rc;
 
@@ -136,7 +136,7 @@ type RequestArguments = (LuaString, Value, Option<LuaString>);
 
 fn send_host_request(
     bridge: &JsonBridge,
-    run: &Run,
+    run: &RunState,
     method: &LuaString,
     arguments: &Value,
     bytes: Option<LuaString>,
@@ -151,7 +151,7 @@ fn send_host_request(
     Ok(run.send_request(HostRequest { method: method.to_string_lossy(), arguments, bytes }))
 }
 
-fn take_response(lua: &Lua, bridge: &JsonBridge, run: &Run, id: u32) -> mlua::Result<MultiValue> {
+fn take_response(lua: &Lua, bridge: &JsonBridge, run: &RunState, id: u32) -> mlua::Result<MultiValue> {
     match run.take_response(id) {
         None => failure(lua, "the answer is lost"),
         Some(HostResponse::Failed { code, message, data }) if data.is_empty() => {

@@ -6,7 +6,7 @@ use crate::value::{PromiseError, ReadOptions, ValueError, read};
 use crate::vm::globals::{GC_GOAL, GC_GOAL_EAGER, Globals, restart_gc};
 use crate::vm::run::UnawaitedError;
 use crate::vm::source::BytecodeCache;
-use crate::vm::{CurrentRun, GlobalNames, HostChannel, LogLevel, Run, entry, explain};
+use crate::vm::{CurrentRun, GlobalNames, HostChannel, LogLevel, RunState, entry, explain};
 use memchr::memmem;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Table, Value, VmState};
@@ -91,7 +91,7 @@ impl Vm {
         self.is_clean = false;
         self.runs += 1;
         let names = (job.entry == Entry::Chunk).then(|| GlobalNames::new(source, &job.apis));
-        let run = Rc::new(Run::new(job.bounds, channel, job.entry == Entry::Describe, names));
+        let run = Rc::new(RunState::new(job.bounds, channel, job.entry == Entry::Describe, names));
         self.current_run.set(run.clone());
         let providers: Vec<&str> =
             job.apis.iter().filter_map(|api| api.strip_prefix(PROVIDER_PREFIX)).collect();
@@ -132,7 +132,7 @@ impl Vm {
         job: &Job,
         source: &[u8],
         code: &[u8],
-        run: &Rc<Run>,
+        run: &Rc<RunState>,
     ) -> Result<Vec<u8>, JobFailure> {
         let lua = &self.globals.lua;
         let limit = lua.used_memory().saturating_add(job.bounds.memory_bytes);
@@ -161,7 +161,7 @@ impl Vm {
 pub(super) struct Execution<'a> {
     pub(super) globals: &'a Globals,
     pub(super) job: &'a Job,
-    pub(super) run: &'a Run,
+    pub(super) run: &'a RunState,
     source: &'a [u8],
     context_table: RefCell<Option<Table>>,
 }

@@ -16,7 +16,7 @@ mod tests;
 mod undefined;
 
 pub(crate) use machine::{NO_MEMORY, Vm};
-pub(crate) use run::{CurrentRun, Run};
+pub(crate) use run::{CurrentRun, RunState};
 pub(crate) use undefined::{GlobalNames, LANGUAGE_GLOBALS};
 pub use undefined::{describe_undefined, execute_globals};
 

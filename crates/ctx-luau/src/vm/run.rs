@@ -1,4 +1,4 @@
-//! [`Run`]: the state of one run: its deadline, host requests, log and result.
+//! [`RunState`]: the deadline, host requests, log and result of one run.
 
 use crate::engine::log_cost;
 use crate::engine::protocol::{ASK_METHOD, Bounds, HostRequest, HostResponse};
@@ -24,12 +24,12 @@ const INTERRUPTS_PER_CHECK: u32 = 8;
 /// Holds the current run. The native functions of a VM are created once, and find the run here.
 #[derive(Default)]
 pub(crate) struct CurrentRun {
-    run: RefCell<Option<Rc<Run>>>,
+    run: RefCell<Option<Rc<RunState>>>,
     interrupts: Cell<u32>,
 }
 
 impl CurrentRun {
-    pub(crate) fn set(&self, run: Rc<Run>) {
+    pub(crate) fn set(&self, run: Rc<RunState>) {
         *self.run.borrow_mut() = Some(run);
     }
 
@@ -37,7 +37,7 @@ impl CurrentRun {
         *self.run.borrow_mut() = None;
     }
 
-    pub(crate) fn get(&self) -> Option<Rc<Run>> {
+    pub(crate) fn get(&self) -> Option<Rc<RunState>> {
         self.run.borrow().clone()
     }
 
@@ -60,7 +60,7 @@ impl CurrentRun {
 const IDENTITIES_MAX: usize = 100_000;
 
 /// The state of one run.
-pub(crate) struct Run {
+pub(crate) struct RunState {
     pub(crate) bounds: Bounds,
     pub(crate) started: Instant,
     channel: Rc<dyn HostChannel>,
@@ -98,7 +98,7 @@ pub(crate) struct UnawaitedError {
     pub(crate) code: Option<String>,
 }
 
-impl Run {
+impl RunState {
     pub(crate) fn new(
         bounds: Bounds,
         channel: Rc<dyn HostChannel>,
