@@ -468,7 +468,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_that_is_too_large_is_not_asked() {
+    fn an_elicitation_form_that_is_too_large_is_refused() {
         let form = |bytes: usize| {
             let field = json!({"type": "string", "description": "x".repeat(bytes)});
             let schema = json!({"type": "object", "properties": {"name": field}});
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_taken_from_wherever_servers_keep_them() {
+    fn tags_are_read_from_all_known_meta_keys() {
         let tags = |meta: Value| {
             let tool = json!({"name": "x", "inputSchema": {"type": "object"}, "_meta": meta});
             tool_spec(serde_json::from_value(tool).unwrap()).tags

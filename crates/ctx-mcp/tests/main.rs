@@ -3,7 +3,7 @@
 mod common;
 mod credentials;
 mod lists;
-mod newer_clients;
 mod parked_calls;
 mod refusals;
 mod sessions;
+mod stateless_clients;

@@ -1,6 +1,9 @@
 //! Invalid requests: they get the errors of the specification, and do no harm to others.
 
-use crate::common::{self, NEWER, OLDER, REQUEST_BYTES, Session, Site, call, patiently, post, request};
+use crate::common::{
+    self, REQUEST_BYTES, SESSION_VERSION, STATELESS_VERSION, ServerFixture, TestSession, call, post, request,
+    with_timeout,
+};
 use ctx_testkit::echo;
 use serde_json::{Value, json};
 
@@ -11,35 +14,36 @@ const INVALID_PARAMS: i64 = -32602;
 const HEADER_MISMATCH: i64 = -32020;
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-fn site() -> Site {
-    Site::with([echo("echo"), echo("create_ticket")])
+fn fixture() -> ServerFixture {
+    ServerFixture::with([echo("echo"), echo("create_ticket")])
 }
 
 #[tokio::test]
 async fn a_client_must_accept_what_is_sent() {
-    let site = site();
+    let fixture = fixture();
     for accepted in ["text/html", "application/json", "text/event-stream"] {
-        let refused = site.send(call("echo", json!({})).header("accept", accepted)).await;
-        assert_eq!(refused.refused().await, (406, INVALID_REQUEST), "{accepted}");
+        let refused = fixture.send(call("echo", json!({})).header("accept", accepted)).await;
+        assert_eq!(refused.refusal_code().await, (406, INVALID_REQUEST), "{accepted}");
     }
     for anything in
-        [call("echo", json!({})).without("accept"), call("echo", json!({})).header("accept", "*/*")]
+        [call("echo", json!({})).without_header("accept"), call("echo", json!({})).header("accept", "*/*")]
     {
-        site.send(anything).await.result().await;
+        fixture.send(anything).await.result().await;
     }
 }
 
 #[tokio::test]
 async fn a_body_must_be_declared_as_json() {
-    let site = site();
+    let fixture = fixture();
     for request in [
-        call("echo", json!({})).without("content-type"),
+        call("echo", json!({})).without_header("content-type"),
         call("echo", json!({})).header("content-type", "text/plain"),
         call("echo", json!({})).header("content-type", "application/x-www-form-urlencoded"),
     ] {
-        assert_eq!(site.send(request).await.refused().await, (415, INVALID_REQUEST));
+        assert_eq!(fixture.send(request).await.refusal_code().await, (415, INVALID_REQUEST));
     }
-    site.send(call("echo", json!({})).header("content-type", "application/json; charset=utf-8"))
+    fixture
+        .send(call("echo", json!({})).header("content-type", "application/json; charset=utf-8"))
         .await
         .result()
         .await;
@@ -47,52 +51,55 @@ async fn a_body_must_be_declared_as_json() {
 
 #[tokio::test]
 async fn an_unknown_revision_is_refused_with_those_that_are_known() {
-    let site = site();
+    let fixture = fixture();
     let unknown = call("echo", json!({})).version("v999.0.0").header("mcp-protocol-version", "v999.0.0");
-    let refused = site.send(unknown).await;
+    let refused = fixture.send(unknown).await;
     assert_eq!(refused.status, 400);
     let error = refused.last().await["error"].take();
     assert_eq!(error["code"], UNSUPPORTED_VERSION);
     assert_eq!(error["data"]["requested"], "v999.0.0");
     let supported = error["data"]["supported"].as_array().unwrap();
-    assert!(supported.contains(&json!(NEWER)) && supported.contains(&json!(OLDER)), "{supported:?}");
+    assert!(
+        supported.contains(&json!(STATELESS_VERSION)) && supported.contains(&json!(SESSION_VERSION)),
+        "{supported:?}"
+    );
 }
 
 #[tokio::test]
-async fn headers_must_say_what_the_body_says() {
-    let site = site();
-    let sound = || call("echo", json!({}));
-    for (what, spoiled) in [
-        ("another revision", sound().version("v999.0.0")),
-        ("an older revision", sound().header("mcp-protocol-version", OLDER)),
-        ("no method", sound().without("mcp-method")),
-        ("another method", sound().header("mcp-method", "tools/list")),
-        ("a method in other case", sound().header("mcp-method", "Tools/Call")),
-        ("no name", sound().without("mcp-name")),
-        ("another name", sound().header("mcp-name", "create_ticket")),
-        ("a name in other case", sound().header("mcp-name", "Echo")),
+async fn headers_must_match_the_body() {
+    let fixture = fixture();
+    let valid = || call("echo", json!({}));
+    for (what, invalid) in [
+        ("another revision", valid().version("v999.0.0")),
+        ("an older revision", valid().header("mcp-protocol-version", SESSION_VERSION)),
+        ("no method", valid().without_header("mcp-method")),
+        ("another method", valid().header("mcp-method", "tools/list")),
+        ("a method in other case", valid().header("mcp-method", "Tools/Call")),
+        ("no name", valid().without_header("mcp-name")),
+        ("another name", valid().header("mcp-name", "create_ticket")),
+        ("a name in other case", valid().header("mcp-name", "Echo")),
     ] {
-        assert_eq!(site.send(spoiled).await.refused().await, (400, HEADER_MISMATCH), "{what}");
+        assert_eq!(fixture.send(invalid).await.refusal_code().await, (400, HEADER_MISMATCH), "{what}");
     }
-    site.sees_no_run().await;
+    fixture.assert_no_run().await;
     // Header names are case-insensitive.
-    site.send(sound().without("mcp-name").header("MCP-NAME", "echo")).await.result().await;
+    fixture.send(valid().without_header("mcp-name").header("MCP-NAME", "echo")).await.result().await;
 }
 
 #[tokio::test]
-async fn what_a_request_must_tell_of_itself_must_be_there() {
-    let site = site();
+async fn required_metadata_must_be_present() {
+    let fixture = fixture();
     for missing in ["protocolVersion", "clientCapabilities"] {
         let request = request("server/discover").without_meta(&format!("io.modelcontextprotocol/{missing}"));
-        assert_eq!(site.send(request).await.refused().await, (400, INVALID_PARAMS), "{missing}");
+        assert_eq!(fixture.send(request).await.refusal_code().await, (400, INVALID_PARAMS), "{missing}");
     }
     let unnamed = request("server/discover").without_meta("io.modelcontextprotocol/clientInfo");
-    site.send(unnamed).await.result().await;
+    fixture.send(unnamed).await.result().await;
 }
 
 #[tokio::test]
 async fn an_unknown_method_is_not_found_and_its_id_is_echoed() {
-    let site = site();
+    let fixture = fixture();
     for method in [
         "unknown/method",
         "initialize",
@@ -101,7 +108,7 @@ async fn an_unknown_method_is_not_found_and_its_id_is_echoed() {
         "resources/subscribe",
         "resources/unsubscribe",
     ] {
-        let reply = site.send(request(method).id(json!("mine"))).await;
+        let reply = fixture.send(request(method).id(json!("mine"))).await;
         assert_eq!(reply.status, 404, "{method}");
         let answer = reply.last().await;
         assert_eq!(
@@ -110,25 +117,28 @@ async fn an_unknown_method_is_not_found_and_its_id_is_echoed() {
             "{method}"
         );
     }
-    let session = Session::begin(&site, json!({})).await;
-    assert_eq!(session.request(1, "unknown/method", json!({})).await.refused().await, (200, UNKNOWN_METHOD));
+    let session = TestSession::begin(&fixture, json!({})).await;
+    assert_eq!(
+        session.request(1, "unknown/method", json!({})).await.refusal_code().await,
+        (200, UNKNOWN_METHOD)
+    );
 }
 
 #[tokio::test]
 async fn an_unknown_tool_is_refused_with_the_nearest_name() {
-    let site = site();
-    let (_, code, message) = site.send(call("create_tiket", json!({}))).await.refusal().await;
+    let fixture = fixture();
+    let (_, code, message) = fixture.send(call("create_tiket", json!({}))).await.refusal().await;
     assert_eq!(code, INVALID_PARAMS);
     assert!(message.contains("did you mean `create_ticket`?"), "{message}");
-    let session = Session::begin(&site, json!({})).await;
+    let session = TestSession::begin(&fixture, json!({})).await;
     assert_eq!(session.call(1, "create_tiket", json!({})).await.refusal().await.2, message);
-    let (_, _, message) = site.send(call(&"x".repeat(5_000), json!({}))).await.refusal().await;
+    let (_, _, message) = fixture.send(call(&"x".repeat(5_000), json!({}))).await.refusal().await;
     assert!(message.len() < 300, "{message}");
 }
 
 #[tokio::test]
-async fn what_is_no_json_or_says_one_thing_twice_is_malformed() {
-    let site = site();
+async fn invalid_json_and_duplicate_keys_are_malformed() {
+    let fixture = fixture();
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     for body in [
         String::new(),
@@ -144,61 +154,64 @@ async fn what_is_no_json_or_says_one_thing_twice_is_malformed() {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{deep}}}"),
     ] {
         let shown: String = body.chars().take(80).collect();
-        let reply = site.answer(call("echo", json!({})).with_body(body)).await;
-        assert_eq!(reply.refused().await, (400, PARSE), "{shown}");
+        let reply = fixture.answer(call("echo", json!({})).with_body(body)).await;
+        assert_eq!(reply.refusal_code().await, (400, PARSE), "{shown}");
     }
-    let not_text = site.answer(call("echo", json!({})).with_body(&b"{\"jsonrpc\":\"\xff\"}"[..])).await;
-    assert_eq!(not_text.refused().await, (400, PARSE));
-    site.sees_no_run().await;
+    let not_text = fixture.answer(call("echo", json!({})).with_body(&b"{\"jsonrpc\":\"\xff\"}"[..])).await;
+    assert_eq!(not_text.refusal_code().await, (400, PARSE));
+    fixture.assert_no_run().await;
 }
 
 #[tokio::test]
 async fn ids_of_odd_types_and_batches_are_no_requests() {
-    let site = site();
+    let fixture = fixture();
     for id in [json!(null), json!(1.5), json!(true), json!([1]), json!({"a": 1})] {
-        let refused = site.send(call("echo", json!({})).id(id.clone())).await.refused().await;
+        let refused = fixture.send(call("echo", json!({})).id(id.clone())).await.refusal_code().await;
         assert_eq!(refused, (400, INVALID_REQUEST), "{id}");
     }
     let batch = json!([call("echo", json!({})).body()]).to_string();
-    let refused = site.answer(call("echo", json!({})).with_body(batch)).await;
-    assert_eq!(refused.refused().await, (400, INVALID_REQUEST));
-    let session = Session::begin(&site, json!({})).await;
+    let refused = fixture.answer(call("echo", json!({})).with_body(batch)).await;
+    assert_eq!(refused.refusal_code().await, (400, INVALID_REQUEST));
+    let session = TestSession::begin(&fixture, json!({})).await;
     let batch = json!([{"jsonrpc": "2.0", "id": 1, "method": "ping"}]);
-    assert_eq!(site.answer(post(Some(&session.id), &batch)).await.refused().await, (400, INVALID_REQUEST));
-    site.sees_no_run().await;
+    assert_eq!(
+        fixture.answer(post(Some(&session.id), &batch)).await.refusal_code().await,
+        (400, INVALID_REQUEST)
+    );
+    fixture.assert_no_run().await;
 }
 
 #[tokio::test]
-async fn ids_that_look_like_others_are_told_apart() {
-    let site = site();
+async fn ids_are_echoed_with_their_type() {
+    let fixture = fixture();
     for id in [json!("1"), json!(1), json!(0), json!(-7), json!(""), json!(i64::MAX)] {
-        assert_eq!(site.send(call("echo", json!({})).id(id.clone())).await.last().await["id"], id);
+        assert_eq!(fixture.send(call("echo", json!({})).id(id.clone())).await.last().await["id"], id);
     }
 }
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
-    let site = site();
+    let fixture = fixture();
     let large = "x".repeat(REQUEST_BYTES);
-    let refused = site.send(call("echo", json!({"text": large}))).await;
-    assert_eq!(refused.refused().await, (413, INVALID_REQUEST));
-    site.is_well().await;
+    let refused = fixture.send(call("echo", json!({"text": large}))).await;
+    assert_eq!(refused.refusal_code().await, (413, INVALID_REQUEST));
+    fixture.assert_responsive().await;
 }
 
 #[tokio::test]
 async fn arguments_that_do_not_fit_are_the_tools_failure_and_not_the_requests() {
     let schema =
         json!({"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]});
-    let site = Site::with([echo("create_ticket").schema(schema)]);
-    let result = site.send(call("create_ticket", json!({"title": 7}))).await.result().await;
-    let (ok, text) = common::told(&result);
+    let fixture = ServerFixture::with([echo("create_ticket").schema(schema)]);
+    let result = fixture.send(call("create_ticket", json!({"title": 7}))).await.result().await;
+    let (ok, text) = common::result_text(&result);
     assert!(!ok && text.contains("title"), "{text}");
 }
 
 #[tokio::test]
-async fn parameters_of_the_wrong_type_are_told_from_methods_that_are_unknown() {
-    let site = site();
-    let session = Session::begin(&site, json!({})).await;
+async fn invalid_parameters_are_distinguished_from_unknown_methods() {
+    let fixture = fixture();
+    let session = TestSession::begin(&fixture, json!({})).await;
     for (method, field, value) in [
         ("tools/call", "arguments", json!("text")),
         ("tools/call", "arguments", json!([1])),
@@ -206,15 +219,15 @@ async fn parameters_of_the_wrong_type_are_told_from_methods_that_are_unknown() {
         ("completion/complete", "ref", json!({"type": "ref/nothing"})),
         ("resources/read", "inputResponses", json!("text")),
     ] {
-        let spoiled = request(method).named("echo").param(field, value.clone());
-        let (_, code) = site.send(spoiled).await.refused().await;
+        let invalid = request(method).named("echo").param(field, value.clone());
+        let (_, code) = fixture.send(invalid).await.refusal_code().await;
         assert_eq!(code, INVALID_PARAMS, "{method} {value}");
         let older = session.request(1, method, json!({"name": "echo", "uri": "echo", field: value})).await;
-        assert_eq!(older.refused().await, (200, INVALID_PARAMS), "{method} {value}");
+        assert_eq!(older.refusal_code().await, (200, INVALID_PARAMS), "{method} {value}");
     }
     for method in ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"] {
         assert_eq!(
-            session.request(1, method, json!({})).await.refused().await,
+            session.request(1, method, json!({})).await.refusal_code().await,
             (200, INVALID_PARAMS),
             "{method}"
         );
@@ -222,29 +235,29 @@ async fn parameters_of_the_wrong_type_are_told_from_methods_that_are_unknown() {
 }
 
 #[tokio::test]
-async fn cursors_of_nobodys_are_refused() {
-    let (shelf, _) = common::resources(3);
-    let site = Site::of(ctx_core::Catalog::builder().provider(shelf));
-    let session = Session::begin(&site, json!({})).await;
+async fn unknown_cursors_are_refused() {
+    let (books, _) = common::resources(3);
+    let fixture = ServerFixture::of(ctx_core::Catalog::builder().provider(books));
+    let session = TestSession::begin(&fixture, json!({})).await;
     // The last three can be decoded: as the empty text, as an unknown origin, and as an unknown cursor of a
     // known origin.
     for cursor in ["?", "bm9uc2Vuc2U", "", "OSA", "MCBub3doZXJl"] {
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
-            let asked = request(method).param("cursor", json!(cursor));
-            let (_, code) = site.send(asked).await.refused().await;
+            let list_request = request(method).param("cursor", json!(cursor));
+            let (_, code) = fixture.send(list_request).await.refusal_code().await;
             assert_eq!(code, INVALID_PARAMS, "{method} {cursor}");
             let older = session.request(1, method, json!({"cursor": cursor})).await;
-            assert_eq!(older.refused().await, (200, INVALID_PARAMS), "{method} {cursor}");
+            assert_eq!(older.refusal_code().await, (200, INVALID_PARAMS), "{method} {cursor}");
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_not_there_to_read_is_refused_with_its_uri() {
-    let (shelf, _) = common::resources(1);
-    let site = Site::of(ctx_core::Catalog::builder().provider(shelf));
+async fn an_unknown_resource_is_refused_with_its_uri() {
+    let (books, _) = common::resources(1);
+    let fixture = ServerFixture::of(ctx_core::Catalog::builder().provider(books));
     for uri in ["book://9", "nowhere://x", "", "book://../../etc/passwd"] {
-        let answer = site.send(request("resources/read").named(uri)).await.last().await;
+        let answer = fixture.send(request("resources/read").named(uri)).await.last().await;
         assert_eq!(answer["error"]["code"], INVALID_PARAMS, "{answer}");
         assert_eq!(answer["error"]["data"]["uri"], uri);
     }
@@ -252,23 +265,23 @@ async fn what_is_not_there_to_read_is_refused_with_its_uri() {
 
 #[tokio::test]
 async fn methods_that_are_not_served_are_named() {
-    let site = site();
+    let fixture = fixture();
     let put = http::Request::put("/mcp").header("host", "localhost").body(bytes::Bytes::new()).unwrap();
-    let refused = site.answer(put).await;
+    let refused = fixture.answer(put).await;
     assert_eq!(refused.header("allow"), Some("GET, POST, DELETE"));
-    assert_eq!(refused.refused().await.0, 405);
+    assert_eq!(refused.refusal_code().await.0, 405);
     // The newest revision has no standalone stream.
     let get = http::Request::get("/mcp")
         .header("host", "localhost")
         .header("accept", "text/event-stream")
-        .header("mcp-protocol-version", NEWER);
-    assert_eq!(site.answer(get.body(bytes::Bytes::new()).unwrap()).await.refused().await.0, 405);
+        .header("mcp-protocol-version", STATELESS_VERSION);
+    assert_eq!(fixture.answer(get.body(bytes::Bytes::new()).unwrap()).await.refusal_code().await.0, 405);
 }
 
 #[tokio::test]
 async fn arbitrary_messages_are_answered_and_the_server_stays_well() {
-    let site = site();
-    let session = Session::begin(&site, json!({"elicitation": {}})).await;
+    let fixture = fixture();
+    let session = TestSession::begin(&fixture, json!({"elicitation": {}})).await;
     let odd: [Value; 8] = [
         json!({"jsonrpc": "2.0", "id": 7, "result": {}}),
         json!({"jsonrpc": "2.0", "id": 7, "error": {"code": 1, "message": "no"}}),
@@ -280,9 +293,9 @@ async fn arbitrary_messages_are_answered_and_the_server_stays_well() {
         json!({"jsonrpc": "2.0", "id": 9}),
     ];
     for message in odd {
-        let reply = patiently("an answer", site.answer(post(Some(&session.id), &message))).await;
+        let reply = with_timeout("an answer", fixture.answer(post(Some(&session.id), &message))).await;
         assert!(reply.status < 500, "{message}: {}", reply.status);
     }
     session.call(10, "echo", json!({})).await.result().await;
-    site.is_well().await;
+    fixture.assert_responsive().await;
 }

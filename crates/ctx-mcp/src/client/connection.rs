@@ -144,7 +144,7 @@ impl ConnectionFactory {
                 let StartedProcess { process, lines, guard, slot } = *started;
                 let lines = GuardedTransport::new(lines, guard.clone(), calls.clone(), &self.tasks);
                 let probe_time = probe_time(settings.limits.start);
-                match slot.keep_during(stdio_handshake(handler, lines, era, probe_time, &stop)).await {
+                match slot.hold_during(stdio_handshake(handler, lines, era, probe_time, &stop)).await {
                     Some(Ok(running)) => (running, Some(process), guard),
                     None
                     | Some(Err(

@@ -141,11 +141,11 @@ impl ServerDefinition {
             ("resource", &self.resources),
         ];
         for (kind, features) in kinds {
-            let found = features
+            let places_in_features = features
                 .iter()
                 .flatten()
                 .filter(|(name, fields)| is_hidden_name(name) || fields_contain_invisible(fields));
-            places.extend(found.map(|(name, _)| format!("the {kind} `{}`", escape_line(name))));
+            places.extend(places_in_features.map(|(name, _)| format!("the {kind} `{}`", escape_line(name))));
         }
         let more = places.len().saturating_sub(INVISIBLE_PLACES_MAX);
         places.truncate(INVISIBLE_PLACES_MAX);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_is_escaped_for_agents_and_told() {
+    fn invisible_characters_are_escaped_for_agents_and_reported() {
         let schema = json!({"type": "object", "properties": {"a\u{200b}": {"description": "\u{e0041}x", "enum": ["ok"]}}});
         let poisoned =
             tool(json!({"name": "read", "description": "Reads.\n\u{202e}tes", "inputSchema": schema,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_versions_wrote_is_read_and_filled_up() {
+    fn definitions_of_earlier_versions_are_read_and_completed() {
         let now = ServerDefinition {
             tools: vec![tool(json!({"name": "read", "inputSchema": {"type": "object"}, "_meta": {"a": 1}}))],
             instructions: Some(String::new()),

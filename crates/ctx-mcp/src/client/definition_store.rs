@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_reached_otherwise_is_another_and_one_with_a_new_token_is_not() {
+    fn the_key_depends_on_the_address_and_not_on_the_token() {
         let one = stdio_key("npx", &["a", "b"], "/w", "x");
         assert_eq!(one, stdio_key("npx", &["a", "b"], "/w", "y"));
         for other in [

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_says_what_was_and_what_is() {
+    fn a_difference_has_both_values_of_each_field() {
         let schema = |kind| json!({"properties": {"a/b": {"type": kind}}, "required": []});
         let before = [tool("read", "Reads.", schema("string")), tool("gone", "", json!({}))];
         let mut filter = schema("integer");
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_places_only_some_are_told() {
+    fn only_some_of_many_changed_paths_are_listed() {
         let many = |count: usize| {
             let keys = (0..count).map(|number| (number.to_string(), json!(1)));
             tool("t", "", Value::Object(keys.collect()))
@@ -450,7 +450,7 @@ mod tests {
         }
 
         #[test]
-        fn a_schema_that_differs_does_so_at_a_place(before in any_schema(), after in any_schema()) {
+        fn schemas_that_differ_have_a_changed_path(before in any_schema(), after in any_schema()) {
             let mut places = ChangedPlaces::default();
             compare(Some(&before), Some(&after), &mut String::new(), &mut places);
             let listed = places.added.len() + places.removed.len() + places.changed.len();
@@ -458,7 +458,7 @@ mod tests {
         }
 
         #[test]
-        fn a_tool_is_remembered_as_it_was(tool in any_tool()) {
+        fn a_tool_spec_survives_a_round_trip(tool in any_tool()) {
             let text = serde_json::to_string(&tool).unwrap();
             prop_assert_eq!(serde_json::from_str::<ToolSpec>(&text).unwrap(), tool);
         }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_say_nothing_cost_no_event() {
+    fn unknown_and_invalid_fields_are_ignored() {
         let text = b"unknown: x\nnonsense\nretry: soon\nretry: 20\nid: a\nid: b\0\nevent: e\nevent: f\ndata: \xFF\n\n";
         let mut expected = event(Some("f"), Some("\u{fffd}"), Some("a"));
         expected.retry = Some(20);
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_of_an_event_is_bounded(
+        fn buffered_bytes_of_an_event_are_bounded(
             parts in proptest::collection::vec(
                 prop_oneof![Just("data: "), Just("event: "), Just("\n"), Just("\r\n"), Just(":"), Just("xxxxxxxxxx")],
                 0..200,

@@ -166,7 +166,7 @@ impl ConnectionGuard {
     }
 
     /// Waits until the connection is closed by this guard.
-    pub(super) async fn closed(&self) {
+    pub(super) async fn wait_until_closed(&self) {
         self.closed.cancelled().await;
     }
 
@@ -186,7 +186,7 @@ impl ConnectionGuard {
             };
             tokio::select! {
                 () = self.room_freed.notified() => {}
-                () = self.closed() => return false,
+                () = self.wait_until_closed() => return false,
                 () = tokio::time::sleep_until(until) => self.close(format!(
                     "it sends requests and does not read the answers: {} of them wait",
                     self.open_max
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_to_be_sent_is_bounded() {
+    async fn outgoing_messages_are_bounded() {
         let guard = initialized_guard();
         let waiting: Vec<_> =
             (1..).map_while(|id| guard.admit_outgoing(&request(id, "tools/list"))).collect();

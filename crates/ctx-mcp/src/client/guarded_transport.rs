@@ -138,7 +138,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for GuardedTransport<T> {
             tokio::select! {
                 biased;
                 sent = sending => sent,
-                () = guard.closed() => Ok(()),
+                () = guard.wait_until_closed() => Ok(()),
             }
         }
     }
@@ -147,7 +147,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for GuardedTransport<T> {
         while self.guard.wait_for_room().await {
             let message = tokio::select! {
                 biased;
-                () = self.guard.closed() => return None,
+                () = self.guard.wait_until_closed() => return None,
                 message = self.transport.receive() => message?,
             };
             if !self.guard.admits(&message) {

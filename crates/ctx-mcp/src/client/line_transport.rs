@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_passed_over_and_an_answer_nobody_can_read_fails_its_call() {
+    fn lines_that_are_no_messages_are_skipped_and_an_unreadable_response_fails_its_call() {
         let text = "Server running!\n\n{\"jsonrpc\":\"2.0\",\"id\":3,\"outcome\":1}\n[]\n";
         let messages = read(text.as_bytes(), 9, 1_000);
         assert_eq!(messages.len(), 4);
@@ -302,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_of_a_line_is_bounded(
+        fn buffered_bytes_of_a_line_are_bounded(
             bytes in any_output(),
             chunk in 1_usize..50,
             bytes_max in 1_usize..100,

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_blocks_point_to_is_renamed_and_nothing_else() {
+    fn uris_of_resource_blocks_are_rewritten_and_nothing_else() {
         let uri = "file:///data.json";
         let renamed = "mcp://calculator/file:///data.json";
         for (block, expected) in [
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn all_texts_of_a_prompt_are_made_visible() {
+    fn invisible_characters_are_escaped_in_all_texts_of_a_prompt() {
         let hidden = "a\u{200b}b";
         for (content, places) in [
             (json!({"type": "text", "text": hidden}), &["/text"][..]),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_not_passed_on() {
+    fn invalid_names_and_uris_are_not_passed_on() {
         let namespace = namespace();
         for uri in
             ["", "file:///a\nb", "a\u{0}", "file:///a\u{200b}b", "\u{202e}a", &"x".repeat(NAME_BYTES_MAX + 1)]
@@ -244,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_uri_is_what_it_was_on_its_way_back(uri in "[^\\p{C}\\p{Z}\\p{M}\\u{115f}\\u{1160}\\u{3164}\\u{ffa0}]{1,50}") {
+        fn a_uri_survives_a_round_trip(uri in "[^\\p{C}\\p{Z}\\p{M}\\u{115f}\\u{1160}\\u{3164}\\u{ffa0}]{1,50}") {
             let (inner, outer) = (Namespace::new(&Identifier::sanitize("inner")), namespace());
             let twice = outer.uri(&inner.uri(&uri));
             let once = outer.original_uri(&twice).unwrap();
@@ -253,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn a_prompt_is_what_it_was_on_its_way_back(name in "[^\\p{C}\\p{Z}\\p{M}\\u{115f}\\u{1160}\\u{3164}\\u{ffa0}]{1,50}") {
+        fn a_prompt_name_survives_a_round_trip(name in "[^\\p{C}\\p{Z}\\p{M}\\u{115f}\\u{1160}\\u{3164}\\u{ffa0}]{1,50}") {
             let agent = namespace().agent(mcp::Prompt::new(&name, None::<String>, None)).unwrap();
             prop_assert_eq!(namespace().original_prompt(&agent.name), Some(name.as_str()));
         }

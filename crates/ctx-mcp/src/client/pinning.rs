@@ -190,7 +190,7 @@ impl PinnedDefinitions {
             ));
         }
         let shown = escape_line(tool);
-        let what = match &state.difference {
+        let problem = match &state.difference {
             difference if difference.changed.iter().any(|changed| changed.name == shown) => {
                 // Both definitions must say read-only: a tool that says so only now may have written until now.
                 let accepted = state.accepted.iter();
@@ -206,7 +206,7 @@ impl PinnedDefinitions {
             }
             _ => return None,
         };
-        Some(self.with_remedy(&what))
+        Some(self.with_remedy(&problem))
     }
 
     /// Why a prompt must not be fetched, if it is not the one that was accepted.
@@ -223,9 +223,9 @@ impl PinnedDefinitions {
         )))
     }
 
-    fn with_remedy(&self, what: &str) -> String {
+    fn with_remedy(&self, problem: &str) -> String {
         let name = &self.key.name;
-        format!("{what}; look at it with `ctx upstream list`, accept it with `ctx upstream accept {name}`")
+        format!("{problem}; look at it with `ctx upstream list`, accept it with `ctx upstream accept {name}`")
     }
 
     fn state(&self) -> MutexGuard<'_, PinState> {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_accepts_while_new_parts_are_added_stays_accepted() {
+    fn a_definition_accepted_while_parts_are_added_stays_accepted() {
         let memory = Arc::new(BusyMemory::default());
         let key = ServerKey::of(&settings());
         memory.remember(&key, &serde_json::to_string(&echo("as accepted")).unwrap()).unwrap();

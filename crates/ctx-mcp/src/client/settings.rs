@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_none_is_refused() {
+    fn an_invalid_pattern_is_refused() {
         assert!(ToolFilter::new(&["read_[".to_owned()], &[]).is_err());
         assert!(ToolFilter::new(&[], &["{a".to_owned()]).is_err());
     }

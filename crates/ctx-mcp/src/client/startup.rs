@@ -50,7 +50,7 @@ impl StartSlots {
 
 impl StartSlot {
     /// Keeps the slot until the server has answered, but for no longer than `SLOT_MAX`.
-    pub(super) async fn keep_during<T>(self, answering: impl Future<Output = T>) -> T {
+    pub(super) async fn hold_during<T>(self, answering: impl Future<Output = T>) -> T {
         let mut answering = std::pin::pin!(answering);
         let answer = cpu_adjusted_timeout(SLOT_MAX, &mut answering).await;
         drop(self);
@@ -156,7 +156,7 @@ mod tests {
                 starting.set(starting.get() + 1);
                 most.set(most.get().max(starting.get()));
                 let answering = tokio::time::sleep(Duration::from_secs(seconds));
-                slot.keep_during(async {
+                slot.hold_during(async {
                     answering.await;
                     starting.set(starting.get() - 1);
                 })
@@ -170,13 +170,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn servers_that_never_answer_do_not_keep_others_from_starting() {
         let slots = StartSlots::new(2);
-        let mute = async { slots.acquire().await.keep_during(std::future::pending::<()>()).await };
+        let mute = async { slots.acquire().await.hold_during(std::future::pending::<()>()).await };
         let begun = Instant::now();
         let good = async {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            slots.acquire().await.keep_during(async {}).await;
+            slots.acquire().await.hold_during(async {}).await;
         };
-        let mute_too = async { slots.acquire().await.keep_during(std::future::pending::<()>()).await };
+        let mute_too = async { slots.acquire().await.hold_during(std::future::pending::<()>()).await };
         tokio::select! {
             biased;
             () = mute => {}

@@ -243,7 +243,7 @@ impl StreamableHttp {
             }
             Err(HttpTransportError::InsufficientScope(refusal)) => {
                 let header = &refusal.www_authenticate_header;
-                match oauth.after_forbidden(token.as_ref(), header).await.map_err(as_transport_error)? {
+                match oauth.handle_forbidden(token.as_ref(), header).await.map_err(as_transport_error)? {
                     ForbiddenAction::RetryWith(another) => {
                         send_with(&Some(another)).await.map_err(normalize_unauthorized)
                     }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_passes() {
+    fn a_valid_message_passes() {
         for body in [
             r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
             r#" {"jsonrpc":"2.0","id":"a","method":"x","params":{"a":{"k":1},"b":{"k":1},"c":[{"k":1},{"k":2}]}} "#,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_or_ambiguous_is_malformed() {
+    fn invalid_json_and_duplicate_keys_are_malformed() {
         let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
         let nested = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{deep}}}"#);
         let many: String = (0..100).map(|n| format!("\"k{n}\":{n},")).collect();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_json_and_no_message_is_no_request() {
+    fn json_that_is_no_json_rpc_message_is_not_a_request() {
         for body in [
             "[]",
             "null",

@@ -47,7 +47,7 @@ impl McpHandler {
     }
 
     async fn listing(&self) -> Arc<CatalogListing> {
-        self.shared.ready().await;
+        self.shared.wait_until_ready().await;
         self.shared.listings.get(self.shared.catalog.current())
     }
 
@@ -63,7 +63,7 @@ impl McpHandler {
     /// Subscribes to a resource at its origin, where the origin needs to know; dropping the result
     /// unsubscribes.
     async fn subscribe_at_origin(&self, uri: &str) -> Option<Following> {
-        self.shared.ready().await;
+        self.shared.wait_until_ready().await;
         let catalog = self.shared.catalog.current();
         catalog.origin(uri)?.follow(uri).await
     }
@@ -201,7 +201,7 @@ impl ServerHandler for McpHandler {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        self.shared.ready().await;
+        self.shared.wait_until_ready().await;
         let catalog_request =
             CatalogRequest::Prompt { name: request.name, arguments: request.arguments.unwrap_or_default() };
         match self.run_call(catalog_request, request.input_responses, request.request_state, &context).await?
@@ -220,7 +220,7 @@ impl ServerHandler for McpHandler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        self.shared.ready().await;
+        self.shared.wait_until_ready().await;
         let completions = match completion::parse_request(request) {
             Some(completing) => Catalog::complete(&completing, self.call(&context)).await,
             None => Ok(Completions::default()),
@@ -290,7 +290,7 @@ impl ServerHandler for McpHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        self.shared.ready().await;
+        self.shared.wait_until_ready().await;
         let uri = request.uri;
         let catalog_request = CatalogRequest::Read { uri: uri.clone() };
         match self.run_call(catalog_request, request.input_responses, request.request_state, &context).await?

@@ -66,8 +66,8 @@ pub(super) fn paginate<T: Clone>(
     let start = match decode_cursor(request)? {
         None => 0,
         Some(last) => {
-            let found = all.iter().position(|entry| name(entry) == last);
-            found.ok_or_else(invalid_cursor)? + 1
+            let position = all.iter().position(|entry| name(entry) == last);
+            position.ok_or_else(invalid_cursor)? + 1
         }
     };
     let end = all.len().min(start + PAGE_ENTRIES);

@@ -105,7 +105,7 @@ impl McpServer {
 
 impl SharedState {
     /// Waits until the catalog is complete.
-    async fn ready(&self) {
+    async fn wait_until_ready(&self) {
         // If the sender is dropped, the catalog will not change any more.
         let _ = self.ready.clone().wait_for(|ready| *ready).await;
     }

@@ -116,7 +116,7 @@ impl McpServer {
     /// Waits until EOF, then for [`EOF_GRACE`].
     async fn wait_for_eof_grace(&self, eof: &CancellationToken) {
         eof.cancelled().await;
-        self.shared.ready().await;
+        self.shared.wait_until_ready().await;
         tokio::time::sleep(EOF_GRACE).await;
     }
 }

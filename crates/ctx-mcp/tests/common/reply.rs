@@ -1,6 +1,6 @@
 //! A response, read message by message, as JSON or as an event stream.
 
-use super::patiently;
+use super::with_timeout;
 use bytes::Bytes;
 use http::Response;
 use http_body_util::BodyExt;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 
 /// A response.
-pub(crate) struct Reply {
+pub(crate) struct TestReply {
     pub(crate) status: u16,
     headers: http::HeaderMap,
     body: BoxBody<Bytes, Infallible>,
     unread: Vec<u8>,
 }
 
-impl Reply {
+impl TestReply {
     pub(crate) fn new(response: Response<BoxBody<Bytes, Infallible>>) -> Self {
         let (parts, body) = response.into_parts();
         Self { status: parts.status.as_u16(), headers: parts.headers, body, unread: Vec::new() }
@@ -33,7 +33,7 @@ impl Reply {
     /// The next message; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         // One time limit for the whole message: keep-alive events must not extend it.
-        patiently("more of an answer", self.read_message()).await
+        with_timeout("more of an answer", self.read_message()).await
     }
 
     async fn read_message(&mut self) -> Option<Value> {
@@ -97,7 +97,7 @@ impl Reply {
     }
 
     /// Status and code of a refusal.
-    pub(crate) async fn refused(self) -> (u16, i64) {
+    pub(crate) async fn refusal_code(self) -> (u16, i64) {
         let (status, code, _) = self.refusal().await;
         (status, code)
     }
@@ -115,7 +115,7 @@ impl Reply {
 }
 
 /// The text of a tool's result, and whether it is a success.
-pub(crate) fn told(result: &Value) -> (bool, String) {
+pub(crate) fn result_text(result: &Value) -> (bool, String) {
     let blocks = result["content"].as_array().expect("content");
     let texts: Vec<&str> = blocks.iter().map(|block| block["text"].as_str().unwrap()).collect();
     (result["isError"] != json!(true), texts.join("|"))

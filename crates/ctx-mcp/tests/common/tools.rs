@@ -1,6 +1,6 @@
 //! Test tools that wait, report progress, log and ask questions; a provider of resources.
 
-use super::patiently;
+use super::with_timeout;
 use async_trait::async_trait;
 use ctx_core::{
     Call, Catalog, ErrorKind, Identifier, Progress, Provider, Question, Resource, ResourceChange,
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, broadcast};
 
 /// Holds the calls of its tool until the test lets them go.
-pub(crate) struct Gate {
+pub(crate) struct CallGate {
     entered: Semaphore,
     opened: Semaphore,
 }
 
-impl Gate {
+impl CallGate {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { entered: Semaphore::new(0), opened: Semaphore::new(0) })
     }
@@ -41,8 +41,8 @@ impl Gate {
     }
 
     /// Waits until a call has come in.
-    pub(crate) async fn entered(&self) {
-        patiently("a call to come in", self.entered.acquire()).await.expect("an open semaphore").forget();
+    pub(crate) async fn wait_for_call(&self) {
+        with_timeout("a call to come in", self.entered.acquire()).await.expect("an open semaphore").forget();
     }
 
     /// Lets one call go.
@@ -52,7 +52,7 @@ impl Gate {
 }
 
 /// A tool that reports this many steps of progress, logs a line of each level, and ends.
-pub(crate) fn chatty(name: &str, steps: u32) -> TestTool {
+pub(crate) fn notifying_tool(name: &str, steps: u32) -> TestTool {
     tool(name, move |_, call| {
         Box::pin(async move {
             let peer = call.peer();
@@ -72,7 +72,7 @@ pub(crate) fn chatty(name: &str, steps: u32) -> TestTool {
 }
 
 /// An elicitation of a person's name.
-pub(crate) fn person() -> Want {
+pub(crate) fn elicitation() -> Want {
     let schema = json!({
         "type": "object",
         "properties": {"name": {"type": "string", "minLength": 2}},
@@ -82,19 +82,19 @@ pub(crate) fn person() -> Want {
 }
 
 /// A tool that asks a question with the key `who`, and returns the answer.
-pub(crate) fn asking(name: &str, want: Want) -> TestTool {
-    wanting(name, move |call| {
+pub(crate) fn question_tool(name: &str, want: Want) -> TestTool {
+    tool_with_body(name, move |call| {
         let question = Question { key: Some("who".to_owned()), want: want.clone() };
         Box::pin(async move { Ok(call.ask(question).await?) })
     })
 }
 
-type Answering<'a> = futures::future::BoxFuture<'a, Result<Value, ToolError>>;
+type BodyFuture<'a> = futures::future::BoxFuture<'a, Result<Value, ToolError>>;
 
 /// A tool with this body.
-pub(crate) fn wanting(
+pub(crate) fn tool_with_body(
     name: &str,
-    body: impl for<'a> Fn(&'a Call) -> Answering<'a> + Send + Sync + 'static,
+    body: impl for<'a> Fn(&'a Call) -> BodyFuture<'a> + Send + Sync + 'static,
 ) -> TestTool {
     tool(name, move |_, call| {
         let answer = body(call);
@@ -105,13 +105,13 @@ pub(crate) fn wanting(
 /// A provider of this many resources, and the sender of their changes.
 pub(crate) fn resources(count: usize) -> (Arc<dyn Provider>, broadcast::Sender<ResourceChange>) {
     let changes = broadcast::Sender::new(16);
-    (Arc::new(Shelf(count, changes.clone())), changes)
+    (Arc::new(BookProvider(count, changes.clone())), changes)
 }
 
 #[derive(Clone)]
-struct Shelf(usize, broadcast::Sender<ResourceChange>);
+struct BookProvider(usize, broadcast::Sender<ResourceChange>);
 
-impl Provider for Shelf {
+impl Provider for BookProvider {
     fn name(&self) -> Identifier {
         Identifier::sanitize("shelf")
     }
@@ -126,14 +126,14 @@ impl Provider for Shelf {
 }
 
 #[async_trait]
-impl Resources for Shelf {
+impl Resources for BookProvider {
     fn prefix(&self) -> &str {
         "book://"
     }
 
     async fn list(&self, from: Option<&str>, most: usize, _: &Catalog) -> Result<ResourcePage, ToolError> {
-        let wrong = || ToolError::new(ErrorKind::BadRequest, "no such place");
-        let from: usize = from.map_or(Ok(0), |from| from.parse().map_err(|_| wrong()))?;
+        let invalid_cursor = || ToolError::new(ErrorKind::BadRequest, "no such place");
+        let from: usize = from.map_or(Ok(0), |from| from.parse().map_err(|_| invalid_cursor()))?;
         let to = self.0.min(from + most);
         let named = |number| Resource {
             uri: format!("book://{number}"),
@@ -157,9 +157,9 @@ impl Resources for Shelf {
 }
 
 /// A sampling request.
-pub(crate) fn model() -> Want {
-    let mut wanted = Map::new();
+pub(crate) fn sampling() -> Want {
+    let mut request = Map::new();
     let message = json!({"role": "user", "content": {"type": "text", "text": "Hello?"}});
-    wanted.insert("messages".to_owned(), json!([message]));
-    Want::Model(wanted)
+    request.insert("messages".to_owned(), json!([message]));
+    Want::Model(request)
 }

@@ -20,28 +20,30 @@ mod harness;
 mod calls;
 mod definitions;
 mod faults;
+mod features;
+mod fixture;
+mod http_servers;
+mod misbehaving_server;
 mod misbehaviours;
-mod offers;
-mod rude;
-mod server;
-mod shelf;
-mod slow;
-mod web;
-mod wild;
-mod world;
+mod protocol_errors;
+mod server_features;
+mod slow_start;
+mod stdio_server;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let argument = |number: usize| arguments.get(number).map_or("", String::as_str);
     match argument(0) {
-        world::REAPER => return ctx_mcp::reaper_main(),
-        world::SERVER if argument(1) == rude::KIND => return rude::main(argument(2)),
-        world::SERVER if argument(1) == slow::KIND => {
-            return slow::main(argument(2), argument(3), argument(4));
+        fixture::REAPER => return ctx_mcp::reaper_main(),
+        fixture::SERVER if argument(1) == protocol_errors::KIND => return protocol_errors::main(argument(2)),
+        fixture::SERVER if argument(1) == slow_start::KIND => {
+            return slow_start::main(argument(2), argument(3), argument(4));
         }
-        world::SERVER if argument(1) == wild::KIND => return wild::main(argument(2)),
-        world::SERVER => return server::main(argument(1), argument(2)),
-        world::PARENT => return faults::parent(),
+        fixture::SERVER if argument(1) == misbehaving_server::KIND => {
+            return misbehaving_server::main(argument(2));
+        }
+        fixture::SERVER => return stdio_server::main(argument(1), argument(2)),
+        fixture::PARENT => return faults::parent(),
         _ => {}
     }
     let all = [
@@ -49,10 +51,10 @@ fn main() -> ExitCode {
         definitions::TESTS,
         faults::TESTS,
         misbehaviours::TESTS,
-        offers::TESTS,
-        rude::TESTS,
-        slow::TESTS,
-        web::TESTS,
+        features::TESTS,
+        protocol_errors::TESTS,
+        slow_start::TESTS,
+        http_servers::TESTS,
     ];
     harness::run(&all.concat(), &arguments)
 }

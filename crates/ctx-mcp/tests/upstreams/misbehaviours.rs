@@ -1,8 +1,8 @@
 //! A table of misbehaving servers: each case must stay within a memory limit and leave no process behind.
 
+use crate::fixture::{SERVER, UpstreamFixture, until};
 use crate::harness::Test;
-use crate::world::{SERVER, World, until};
-use crate::{rude, wild};
+use crate::{misbehaving_server, protocol_errors};
 use ctx_mcp::{Headers, HttpKind, OAuthSettings, Transport, UpstreamSettings, UpstreamState};
 use ctx_testkit::Web;
 use serde_json::json;
@@ -26,7 +26,7 @@ enum TransportKind {
 
 /// The expected outcome of a case.
 #[derive(Clone, Copy)]
-enum Outcome {
+enum ExpectedOutcome {
     /// The call works.
     Works,
     /// The call fails for this reason; the next one works.
@@ -43,10 +43,10 @@ enum Outcome {
     Survives,
 }
 
-use Outcome::{CallFails, Disconnects, Fails, Hangs, Survives, TimesOut, Works};
+use ExpectedOutcome::{CallFails, Disconnects, Fails, Hangs, Survives, TimesOut, Works};
 use TransportKind::{Http, Process, Shell, Sse};
 
-const CASES: &[(&str, TransportKind, Outcome)] = &[
+const CASES: &[(&str, TransportKind, ExpectedOutcome)] = &[
     ("pings", Process, Disconnects("`ping` without pause")),
     ("pings, reading no answer", Process, Disconnects("does not read the answers")),
     ("pings by one number", Process, Disconnects("`ping` without pause")),
@@ -153,20 +153,21 @@ async fn no_misbehaviour_takes_memory_or_leaves_a_process() {
     let mut count = 0;
     let is_wanted = |name: &str| only.as_deref().is_none_or(|only| only.split('|').any(|only| only == name));
     for (name, transport, outcome) in CASES.iter().filter(|(name, ..)| is_wanted(name)) {
-        rude::peak();
-        let before = rude::peak();
+        protocol_errors::peak_memory_mb();
+        let before = protocol_errors::peak_memory_mb();
         let server = serve(name, *transport);
         let url = server.as_ref().map(|server| server.url("/mcp")).unwrap_or_default();
-        let world = World::with("", |settings| configure(settings, name, *transport, *outcome, url)).await;
-        check(name, &world, *outcome).await;
-        world.upstreams.shutdown().await;
+        let fixture =
+            UpstreamFixture::with("", |settings| configure(settings, name, *transport, *outcome, url)).await;
+        check(name, &fixture, *outcome).await;
+        fixture.upstreams.shutdown().await;
         if *name == "a stream that ends at once, again and again" {
             let opened = server.as_ref().map(|server| server.asked().len()).unwrap_or_default();
             assert!(opened < 100, "{name}: {opened} requests");
         }
-        drop(world);
+        drop(fixture);
         until(&format!("{name}: nothing of it runs"), || leftover_processes(name).is_empty()).await;
-        let after = rude::peak();
+        let after = protocol_errors::peak_memory_mb();
         assert!(after <= before + GROWTH_MAX, "{name}: {before} MB became {after} MB");
         eprintln!("  {name}: {} MB", after.saturating_sub(before));
         count += 1;
@@ -175,20 +176,20 @@ async fn no_misbehaviour_takes_memory_or_leaves_a_process() {
     assert!(only.is_some() || count >= 30);
 }
 
-async fn check(name: &str, world: &World, outcome: Outcome) {
-    let reason = || match world.state() {
+async fn check(name: &str, fixture: &UpstreamFixture, outcome: ExpectedOutcome) {
+    let reason = || match fixture.state() {
         UpstreamState::Failed { reason, .. } => reason,
         _ => String::new(),
     };
     let misbehave = async || {
-        let called = world.call("misbehave", json!({})).await;
+        let called = fixture.call("misbehave", json!({})).await;
         called.map(ctx_core::Output::into_data).map_err(|error| error.message().to_owned())
     };
     match outcome {
         Works => assert_eq!(misbehave().await, Ok(json!("misbehave")), "{name}"),
-        CallFails(told) => {
+        CallFails(expected) => {
             let failed = misbehave().await.unwrap_err();
-            assert!(failed.contains(told), "{name}: {failed}");
+            assert!(failed.contains(expected), "{name}: {failed}");
         }
         TimesOut | Hangs => {
             let failed = misbehave().await.unwrap_err();
@@ -198,19 +199,23 @@ async fn check(name: &str, world: &World, outcome: Outcome) {
             }
         }
         Survives => drop(misbehave().await),
-        Fails(told) => {
+        Fails(expected) => {
             let failed = reason();
-            assert!(!failed.is_empty() && failed.contains(told), "{name}: {failed} {:?}", world.state());
+            assert!(
+                !failed.is_empty() && failed.contains(expected),
+                "{name}: {failed} {:?}",
+                fixture.state()
+            );
             return;
         }
-        Disconnects(told) => {
+        Disconnects(expected) => {
             let flooded = async {
                 drop(misbehave().await);
                 std::future::pending::<()>().await;
             };
             let what = format!("{name}: it is disconnected");
             tokio::select! {
-                () = until(&what, || reason().contains(told)) => {}
+                () = until(&what, || reason().contains(expected)) => {}
                 () = flooded => {}
             }
             return;
@@ -219,7 +224,7 @@ async fn check(name: &str, world: &World, outcome: Outcome) {
     // The next call works, on this connection or a new one.
     let mut echoed = String::new();
     for _ in 0..30 {
-        match world.call("echo", json!({})).await {
+        match fixture.call("echo", json!({})).await {
             Ok(_) => return,
             Err(error) => echoed = error.message().to_owned(),
         }
@@ -229,8 +234,10 @@ async fn check(name: &str, world: &World, outcome: Outcome) {
 
 fn serve(name: &'static str, transport: TransportKind) -> Option<Web> {
     match transport {
-        Http => Some(Web::stream(move |asked, stream| wild::answer(name, asked, stream))),
-        Sse => Some(Web::stream(move |asked, stream| wild::answer_sse(name, asked, stream))),
+        Http => Some(Web::stream(move |request, stream| misbehaving_server::answer(name, request, stream))),
+        Sse => {
+            Some(Web::stream(move |request, stream| misbehaving_server::answer_sse(name, request, stream)))
+        }
         Process | Shell(_) => None,
     }
 }
@@ -239,7 +246,7 @@ fn configure(
     settings: &mut UpstreamSettings,
     name: &str,
     transport: TransportKind,
-    outcome: Outcome,
+    outcome: ExpectedOutcome,
     url: String,
 ) {
     settings.limits.start = match outcome {
@@ -255,7 +262,7 @@ fn configure(
     match (&mut settings.transport, transport) {
         (Transport::Stdio(command), Process | Shell(_)) => {
             command.environment.push(("MISBEHAVES".into(), name.into()));
-            command.arguments = vec![SERVER.into(), wild::KIND.into(), name.into()];
+            command.arguments = vec![SERVER.into(), misbehaving_server::KIND.into(), name.into()];
             if let Shell(script) = transport {
                 command.program = "sh".into();
                 command.arguments = vec!["-c".into(), script.into()];

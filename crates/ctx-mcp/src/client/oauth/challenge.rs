@@ -89,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_said_of_bearer_tokens_is_read_and_nothing_else() {
+    fn only_the_bearer_challenge_is_parsed() {
         let header = "Basic realm=\"x\", scope=\"no\", Bearer error=insufficient_scope , scope = \"a b a\", \
                       resource_metadata=\"https://s.example/m?a=\\\"b\\\"\", Digest scope=\"no\"";
         let challenge = Challenge::parse(header);
@@ -108,7 +108,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_written_is_what_is_read(scope in "[a-z:./]{1,20}", other in "[^\"\\\\]{0,40}") {
+        fn bearer_parameters_are_parsed_as_written(scope in "[a-z:./]{1,20}", other in "[^\"\\\\]{0,40}") {
             let header = format!("Bearer realm=\"{other}\", scope=\"{scope}\", error=\"{other}\"");
             let challenge = Challenge::parse(&header);
             prop_assert_eq!(challenge.scopes, vec![scope]);

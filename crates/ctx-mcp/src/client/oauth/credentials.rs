@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_again_and_shown_nowhere() {
+    fn credentials_survive_a_round_trip_and_debug_shows_no_secret() {
         let login = OAuthCredentials {
             issuer: "https://a.example".into(),
             token_endpoint: "https://a.example/token".into(),

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_in_the_clear_but_on_this_machine() {
+    fn plain_http_is_allowed_to_loopback_only() {
         assert_eq!(addresses("http://localhost:3000/mcp"), [true, false, true, true, true, false]);
         assert_eq!(addresses("https://s.example/mcp"), [true, false, false, false, false, false]);
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_can_hold_anything() {
+    fn form_fields_are_percent_encoded() {
         let base: Url = "https://a.example/token?x=1".parse().unwrap();
         assert_eq!(form(&base, &[("a", "b c&d"), ("e", "ü")]), "a=b+c%26d&e=%C3%BC");
         assert_eq!(form_encode(&base, "a:b"), "a%3Ab");

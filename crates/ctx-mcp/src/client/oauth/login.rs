@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_what_is_wanted_and_nothing_where_that_is_not_known() {
+    fn configured_scopes_go_before_challenged_and_supported_ones() {
         assert_eq!(scopes_for("", "", "", None), "");
         assert_eq!(scopes_for("", "", "a b", None), "a b offline_access");
         assert_eq!(scopes_for("", "c", "a b", None), "c offline_access");
@@ -261,20 +261,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_before_is_asked_for_again_with_what_is_missing() {
+    fn scopes_of_an_earlier_login_are_requested_again_with_the_missing_ones() {
         assert_eq!(scopes_for("", "c", "", Some(("a", "b"))), "a b c offline_access");
         assert_eq!(scopes_for("d", "c", "", Some(("a", "b"))), "b d offline_access");
     }
 
     #[test]
-    fn what_nobody_can_guess_is_never_twice_the_same() {
+    fn random_tokens_differ() {
         let (one, other) = (random_token().unwrap(), random_token().unwrap());
         assert_ne!(one, other);
         assert_eq!(one.len(), 43);
     }
 
     #[test]
-    fn of_two_fields_by_one_name_the_first_counts() {
+    fn the_first_of_duplicate_query_parameters_counts() {
         let read = parse_query("state=a%20b&code=1&state=other&iss=https%3A%2F%2Fa");
         assert_eq!((&*read["state"], &*read["code"], &*read["iss"]), ("a b", "1", "https://a"));
     }

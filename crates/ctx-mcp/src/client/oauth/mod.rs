@@ -183,8 +183,8 @@ impl OAuthClient {
         operation: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
     ) -> Result<T, LoginError> {
         let this = self.clone();
-        let done = tokio::task::spawn_blocking(move || operation(&this)).await;
-        done.unwrap_or_else(|error| Err(error.to_string())).map_err(LoginError)
+        let result = tokio::task::spawn_blocking(move || operation(&this)).await;
+        result.unwrap_or_else(|error| Err(error.to_string())).map_err(LoginError)
     }
 
     /// Loads the stored credentials.
@@ -273,7 +273,7 @@ impl OAuthClient {
     }
 
     /// Handles a 403 response; records the scopes that its challenge asks for.
-    pub(super) async fn after_forbidden(
+    pub(super) async fn handle_forbidden(
         self: &Arc<Self>,
         used_token: Option<&Secret>,
         header: &str,

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_shown_as_the_server_wants_it() {
+    fn the_auth_method_is_one_that_the_server_supports() {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let choose = |names: &[&str]| ClientAuthMethod::choose(true, Some(&owned(names)));
         assert_eq!(ClientAuthMethod::choose(true, None), ClientAuthMethod::Basic);

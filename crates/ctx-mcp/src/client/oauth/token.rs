@@ -123,8 +123,9 @@ mod tests {
                 let web = Web::serve(|asked| {
                     let line = canary_text();
                     let sent = format!("{} {}", asked.head, String::from_utf8_lossy(&asked.body));
-                    let told = json!({ "error": sent.replace(['\r', '\n'], " "), "error_description": line });
-                    reply(400, &told.to_string())
+                    let body_json =
+                        json!({ "error": sent.replace(['\r', '\n'], " "), "error_description": line });
+                    reply(400, &body_json.to_string())
                 });
                 let endpoint: Url = web.url("/token").parse().unwrap();
                 let http_client = OAuthHttpClient::new(&endpoint);

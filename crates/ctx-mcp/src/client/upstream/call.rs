@@ -30,7 +30,7 @@ impl Upstream {
         match self.request(UpstreamRequest::Tool(params), may_retry(spec), call).await? {
             ServerResult::CallToolResult(result) => {
                 convert::output(result, |block| self.namespace.rewrite_uris(block))
-                    .map_err(|error| self.with_server_name(error))
+                    .map_err(|error| self.prefixed_error(error))
             }
             _ => Err(self.error("its answer is not that of a tool")),
         }
@@ -53,7 +53,7 @@ impl Upstream {
         self.check_definition(&request).await?;
         let failure = match connection.request_for_call(request.clone(), call).await {
             Ok(result) => return Ok(result),
-            Err(CallFailure::Refused(error)) => return Err(self.with_server_name(error)),
+            Err(CallFailure::Refused(error)) => return Err(self.prefixed_error(error)),
             Err(CallFailure::LoginRequired) => return Err(self.handle_login_required(&connection)),
             Err(failure) => failure,
         };
@@ -70,7 +70,7 @@ impl Upstream {
         self.check_definition(&request).await?;
         match connection.request_for_call(request, call).await {
             Ok(result) => Ok(result),
-            Err(CallFailure::Refused(error)) => Err(self.with_server_name(error)),
+            Err(CallFailure::Refused(error)) => Err(self.prefixed_error(error)),
             Err(CallFailure::LoginRequired) => Err(self.handle_login_required(&connection)),
             Err(CallFailure::NotSent | CallFailure::ConnectionLost) => {
                 connection.begin_close();
@@ -79,11 +79,11 @@ impl Upstream {
         }
     }
 
-    fn with_server_name(&self, error: ToolError) -> ToolError {
-        let error_with_name = ToolError::new(error.kind(), format!("{}: {error}", self.settings.name));
+    fn prefixed_error(&self, error: ToolError) -> ToolError {
+        let prefixed = ToolError::new(error.kind(), format!("{}: {error}", self.settings.name));
         match error.unanswered() {
-            Some(why) => error_with_name.with_unanswered(why),
-            None => error_with_name,
+            Some(why) => prefixed.with_unanswered(why),
+            None => prefixed,
         }
     }
 

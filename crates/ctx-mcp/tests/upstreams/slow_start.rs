@@ -1,7 +1,7 @@
 //! Servers that start slowly.
 
+use crate::fixture::{UpstreamFixture, options, settings};
 use crate::harness::Test;
-use crate::world::{World, options, settings};
 use ctx_mcp::{Transport, UpstreamOptions, UpstreamSettings, UpstreamState, Upstreams};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -10,12 +10,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) const TESTS: &[Test] = tests![slow:
-    one_that_ignores_the_probe_connects_though_it_starts_slowly,
-    one_that_keeps_to_the_era_of_the_probe_connects_though_it_starts_slowly,
+pub(crate) const TESTS: &[Test] = tests![slow_start:
+    a_slow_server_that_ignores_the_probe_connects,
+    a_slow_server_that_keeps_to_the_era_of_the_probe_connects,
     many_start_a_few_at_a_time,
     the_start_limit_does_not_count_the_time_before_a_server_is_started,
-    who_waits_for_one_that_is_connecting_sees_its_tools,
+    a_settled_catalog_has_the_tools_of_a_connecting_server,
 ];
 
 /// The kind of this server in the tests' settings.
@@ -58,7 +58,7 @@ pub(crate) fn main(file: &str, style: &str, delay: &str) -> ExitCode {
             }
             "initialize" => {
                 let error = json!({"code": -32600, "message": "another era"});
-                say(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error}));
+                write_message(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error}));
                 continue;
             }
             _ => continue,
@@ -66,13 +66,13 @@ pub(crate) fn main(file: &str, style: &str, delay: &str) -> ExitCode {
         if method != "tools/list" {
             note("answered");
         }
-        say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+        write_message(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
     }
     ExitCode::SUCCESS
 }
 
 #[allow(clippy::print_stdout, reason = "stdout is the protocol")]
-fn say(message: &Value) {
+fn write_message(message: &Value) {
     println!("{message}");
 }
 
@@ -85,20 +85,20 @@ fn slow_down(settings: &mut UpstreamSettings, style: &str, delay: &str, limit: D
 }
 
 /// A server that answers after a good part of its start limit.
-async fn slow(style: &str) -> World {
-    World::with(KIND, |settings| slow_down(settings, style, "2500", Duration::from_secs(8))).await
+async fn slow(style: &str) -> UpstreamFixture {
+    UpstreamFixture::with(KIND, |settings| slow_down(settings, style, "2500", Duration::from_secs(8))).await
 }
 
-async fn one_that_ignores_the_probe_connects_though_it_starts_slowly() {
-    let world = slow(IGNORES_PROBE).await;
-    assert_eq!(world.state(), UpstreamState::Ready);
-    assert_eq!(world.upstreams.states().remove(0).protocol.as_deref(), Some("2025-11-25"));
+async fn a_slow_server_that_ignores_the_probe_connects() {
+    let fixture = slow(IGNORES_PROBE).await;
+    assert_eq!(fixture.state(), UpstreamState::Ready);
+    assert_eq!(fixture.upstreams.states().remove(0).protocol.as_deref(), Some("2025-11-25"));
 }
 
-async fn one_that_keeps_to_the_era_of_the_probe_connects_though_it_starts_slowly() {
-    let world = slow(KEEPS_TO_PROBE).await;
-    assert_eq!(world.state(), UpstreamState::Ready);
-    assert_eq!(world.upstreams.states().remove(0).protocol.as_deref(), Some("2026-07-28"));
+async fn a_slow_server_that_keeps_to_the_era_of_the_probe_connects() {
+    let fixture = slow(KEEPS_TO_PROBE).await;
+    assert_eq!(fixture.state(), UpstreamState::Ready);
+    assert_eq!(fixture.upstreams.states().remove(0).protocol.as_deref(), Some("2026-07-28"));
 }
 
 /// Starts this many servers, each with this delay and limit, a few at once; returns them when all have been tried.
@@ -126,9 +126,9 @@ async fn many_start_a_few_at_a_time() {
     let upstreams = start_many(9, 3, "100", Duration::from_secs(60), &file).await;
     let states: Vec<_> = upstreams.states().into_iter().map(|status| status.state).collect();
     assert!(states.iter().all(|state| *state == UpstreamState::Ready), "{states:?}");
-    let noted = std::fs::read_to_string(&file).unwrap();
+    let count_noted = std::fs::read_to_string(&file).unwrap();
     let (mut starting, mut most) = (0, 0);
-    for line in noted.lines() {
+    for line in count_noted.lines() {
         match line {
             "started" => starting += 1,
             "answered" => starting -= 1,
@@ -136,7 +136,7 @@ async fn many_start_a_few_at_a_time() {
         }
         most = most.max(starting);
     }
-    assert!((1..=3).contains(&most), "{most} at once: {noted}");
+    assert!((1..=3).contains(&most), "{most} at once: {count_noted}");
 }
 
 /// Each server takes one second of its three; the last one is started after five.
@@ -147,13 +147,13 @@ async fn the_start_limit_does_not_count_the_time_before_a_server_is_started() {
     assert!(states.iter().all(|state| *state == UpstreamState::Ready), "{states:?}");
 }
 
-async fn who_waits_for_one_that_is_connecting_sees_its_tools() {
+async fn a_settled_catalog_has_the_tools_of_a_connecting_server() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("noted");
     let mut settings = settings("up", KIND, &file);
     slow_down(&mut settings, KEEPS_TO_PROBE, "300", Duration::from_secs(60));
-    let world = World::start(settings, file, None);
-    let catalog = world.catalog();
+    let fixture = UpstreamFixture::start(settings, file, None);
+    let catalog = fixture.catalog();
     assert_eq!(catalog.functions().count(), 0);
     let settled = catalog.settled(|_| true, Duration::from_secs(60)).await;
     let functions: Vec<String> = settled.functions().map(|entry| entry.name.to_string()).collect();

@@ -1,8 +1,8 @@
 //! Resources and prompts of servers, and notifications about their changes.
 
+use crate::fixture::{UpstreamFixture, until};
 use crate::harness::Test;
-use crate::shelf::DATA;
-use crate::world::{World, until};
+use crate::server_features::DATA;
 use ctx_core::{
     AgentSource, Call, Caller, Catalog, Completable, Completing, Completions, ErrorKind, Resource,
     ResourceChange, ResourceContent, Resources,
@@ -13,25 +13,25 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 
-pub(crate) const TESTS: &[Test] = tests![offers:
+pub(crate) const TESTS: &[Test] = tests![features:
     resources_are_listed_page_by_page_under_the_name_of_their_server,
     lists_are_bounded,
-    a_server_that_does_not_list_holds_up_nobody_for_long,
+    a_server_that_does_not_list_delays_nobody_for_long,
     a_resource_is_read_under_the_name_of_its_server,
     prompts_are_agents,
-    what_is_typed_is_completed_by_the_server,
+    arguments_are_completed_by_the_server,
     results_point_to_resources_that_can_be_read,
-    what_is_followed_is_told_once_and_after_a_reconnect,
-    prompts_that_are_others_are_taken_up,
+    a_subscription_is_made_once_and_again_after_a_reconnect,
+    changed_prompts_are_listed_again,
 ];
 
-fn origin(world: &World) -> Arc<dyn Resources> {
-    world.catalog().resources()[0].clone()
+fn origin(fixture: &UpstreamFixture) -> Arc<dyn Resources> {
+    fixture.catalog().resources()[0].clone()
 }
 
 /// All pages, each with at most `most` entries.
-async fn pages(world: &World, most: usize) -> Vec<Vec<Resource>> {
-    let (catalog, origin) = (world.catalog(), origin(world));
+async fn list_pages(fixture: &UpstreamFixture, most: usize) -> Vec<Vec<Resource>> {
+    let (catalog, origin) = (fixture.catalog(), origin(fixture));
     let (mut pages, mut from): (Vec<Vec<Resource>>, Option<String>) = (Vec::new(), None);
     loop {
         let page = origin.list(from.as_deref(), most, &catalog).await.unwrap();
@@ -48,51 +48,52 @@ fn uris(page: &[Resource]) -> Vec<&str> {
 }
 
 async fn resources_are_listed_page_by_page_under_the_name_of_their_server() {
-    let world = World::of("good").await;
-    let listed = pages(&world, 200).await;
+    let fixture = UpstreamFixture::of("good").await;
+    let pages = list_pages(&fixture, 200).await;
     assert_eq!(
-        listed.iter().map(|page| uris(page)).collect::<Vec<_>>(),
+        pages.iter().map(|page| uris(page)).collect::<Vec<_>>(),
         [vec!["mcp://up/file:///data.json", "mcp://up/file:///a b"], vec!["mcp://up/file:///second"],]
     );
-    let more = json!({"annotations": {"priority": 0.5}, "_meta": {"kept": true}});
-    let data = &listed[0][0];
-    assert_eq!((data.title.as_deref(), data.size, json!(data.more)), (Some("Data"), Some(2), more));
-    let templates = origin(&world).templates();
+    let metadata = json!({"annotations": {"priority": 0.5}, "_meta": {"kept": true}});
+    let data = &pages[0][0];
+    assert_eq!((data.title.as_deref(), data.size, json!(data.more)), (Some("Data"), Some(2), metadata));
+    let templates = origin(&fixture).templates();
     let forms: Vec<&str> = templates.iter().map(|template| template.uri_template.as_str()).collect();
     assert_eq!(forms, ["mcp://up/file:///{path}"]);
-    assert_eq!(pages(&world, 1).await.len(), 3);
-    let nowhere = origin(&world).list(Some("-1 0 -"), 1, &world.catalog()).await.unwrap_err();
+    assert_eq!(list_pages(&fixture, 1).await.len(), 3);
+    let nowhere = origin(&fixture).list(Some("-1 0 -"), 1, &fixture.catalog()).await.unwrap_err();
     assert_eq!(nowhere.kind(), ErrorKind::BadRequest);
 }
 
 async fn lists_are_bounded() {
-    let world = World::of("crowded").await;
-    let listed = pages(&world, 200).await;
-    assert_eq!((listed.len(), listed.concat().len()), (50, 10_000));
-    let world = World::of("endless_resources").await;
-    assert_eq!(pages(&world, 200).await.len(), 500);
+    let fixture = UpstreamFixture::of("crowded").await;
+    let pages = list_pages(&fixture, 200).await;
+    assert_eq!((pages.len(), pages.concat().len()), (50, 10_000));
+    let fixture = UpstreamFixture::of("endless_resources").await;
+    assert_eq!(list_pages(&fixture, 200).await.len(), 500);
 }
 
-async fn a_server_that_does_not_list_holds_up_nobody_for_long() {
-    let world = World::with("lists_nothing", |settings| settings.limits.start = Duration::from_secs(60));
-    let world = tokio::time::timeout(Duration::from_secs(30), world).await.unwrap();
-    assert_eq!(pages(&world, 200).await, [Vec::new()]);
+async fn a_server_that_does_not_list_delays_nobody_for_long() {
+    let fixture =
+        UpstreamFixture::with("lists_nothing", |settings| settings.limits.start = Duration::from_secs(60));
+    let fixture = tokio::time::timeout(Duration::from_secs(30), fixture).await.unwrap();
+    assert_eq!(list_pages(&fixture, 200).await, [Vec::new()]);
     // The server is not asked again for a while.
-    let again = tokio::time::timeout(Duration::from_secs(1), pages(&world, 200)).await.unwrap();
+    let again = tokio::time::timeout(Duration::from_secs(1), list_pages(&fixture, 200)).await.unwrap();
     assert_eq!(again, [Vec::new()]);
-    assert_eq!(world.call("echo", json!({"text": "on"})).await.unwrap().into_data(), json!("on"));
-    let world = World::of("dies").await;
-    assert_eq!(pages(&world, 200).await, [Vec::new()]);
+    assert_eq!(fixture.call("echo", json!({"text": "on"})).await.unwrap().into_data(), json!("on"));
+    let fixture = UpstreamFixture::of("dies").await;
+    assert_eq!(list_pages(&fixture, 200).await, [Vec::new()]);
 }
 
-async fn read(world: &World, uri: &str) -> Result<Vec<ResourceContent>, (ErrorKind, String)> {
-    let read = Catalog::read(uri, Call::new(world.catalog(), Caller::Cli)).await;
+async fn read(fixture: &UpstreamFixture, uri: &str) -> Result<Vec<ResourceContent>, (ErrorKind, String)> {
+    let read = Catalog::read(uri, Call::new(fixture.catalog(), Caller::Cli)).await;
     read.map_err(|error| (error.kind(), error.message().to_owned()))
 }
 
 async fn a_resource_is_read_under_the_name_of_its_server() {
-    let world = World::of("good").await;
-    let contents = read(&world, "mcp://up/file:///data.json").await.unwrap();
+    let fixture = UpstreamFixture::of("good").await;
+    let contents = read(&fixture, "mcp://up/file:///data.json").await.unwrap();
     assert_eq!(
         json!(contents),
         json!([
@@ -102,14 +103,14 @@ async fn a_resource_is_read_under_the_name_of_its_server() {
         ])
     );
     for uri in ["mcp://up/file:///gone", "mcp://up/", "mcp://up/a\nb"] {
-        let (kind, message) = read(&world, uri).await.unwrap_err();
+        let (kind, message) = read(&fixture, uri).await.unwrap_err();
         assert_eq!(kind, ErrorKind::NotFound, "{message}");
     }
 }
 
 async fn prompts_are_agents() {
-    let world = World::of("good").await;
-    let catalog = world.catalog();
+    let fixture = UpstreamFixture::of("good").await;
+    let catalog = fixture.catalog();
     let agents: Vec<_> = catalog.agents().collect();
     let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
     assert_eq!(names, ["up/a/b", "up/greet"]);
@@ -133,24 +134,24 @@ async fn prompts_are_agents() {
     assert_eq!(error.message(), "missing required parameter: who");
 }
 
-async fn what_is_typed_is_completed_by_the_server() {
-    let world = World::of("good").await;
-    for (of, asked) in [
+async fn arguments_are_completed_by_the_server() {
+    let fixture = UpstreamFixture::of("good").await;
+    for (of, name) in [
         (Completable::Agent("up/greet".to_owned()), "greet"),
         (Completable::Template("mcp://up/file:///{path}".to_owned()), "file:///{path}"),
     ] {
         let (argument, typed) = ("who".to_owned(), "A".to_owned());
-        let asking = Completing { of, argument, typed, given: Default::default() };
-        let call = Call::new(world.catalog(), Caller::Cli);
-        let completions = Catalog::complete(&asking, call).await.unwrap();
-        let values = vec![format!("{asked} \"who\" \"A\"")];
+        let completing = Completing { of, argument, typed, given: Default::default() };
+        let call = Call::new(fixture.catalog(), Caller::Cli);
+        let completions = Catalog::complete(&completing, call).await.unwrap();
+        let values = vec![format!("{name} \"who\" \"A\"")];
         assert_eq!(completions, Completions { values, total: Some(7), has_more: true });
     }
 }
 
 async fn results_point_to_resources_that_can_be_read() {
-    let world = World::of("good").await;
-    let data = world.call("links", json!({})).await.unwrap().into_data();
+    let fixture = UpstreamFixture::of("good").await;
+    let data = fixture.call("links", json!({})).await.unwrap().into_data();
     let renamed = "mcp://up/file:///data.json";
     assert_eq!(
         data,
@@ -161,44 +162,44 @@ async fn results_point_to_resources_that_can_be_read() {
             DATA,
         ])
     );
-    assert!(read(&world, renamed).await.is_ok());
+    assert!(read(&fixture, renamed).await.is_ok());
 }
 
 /// Waits for this change; skips others, as that of a new connection may come at any time.
-async fn told(changes: &mut Receiver<ResourceChange>, wanted: &ResourceChange) {
-    while changes.recv().await.unwrap() != *wanted {}
+async fn wait_for_change(changes: &mut Receiver<ResourceChange>, expected: &ResourceChange) {
+    while changes.recv().await.unwrap() != *expected {}
 }
 
-async fn what_is_followed_is_told_once_and_after_a_reconnect() {
-    let world = World::of("good").await;
-    let origin = origin(&world);
+async fn a_subscription_is_made_once_and_again_after_a_reconnect() {
+    let fixture = UpstreamFixture::of("good").await;
+    let origin = origin(&fixture);
     let mut changes = origin.changes().unwrap();
     let uri = "mcp://up/file:///data.json";
     let (subscribed, unsubscribed) =
         (format!("resources/subscribe {DATA}"), format!("resources/unsubscribe {DATA}"));
     let one = origin.follow(uri).await.unwrap();
     let two = origin.follow(uri).await.unwrap();
-    assert_eq!(world.noted(&subscribed), 1);
-    world.call("touch", json!({})).await.unwrap();
+    assert_eq!(fixture.count_noted(&subscribed), 1);
+    fixture.call("touch", json!({})).await.unwrap();
     let touched = ResourceChange::Content { uri: uri.to_owned() };
-    told(&mut changes, &touched).await;
+    wait_for_change(&mut changes, &touched).await;
     drop(one);
-    world.call("crash_once", json!({})).await.unwrap();
-    until("it is followed again", || world.noted(&subscribed) == 2).await;
+    fixture.call("crash_once", json!({})).await.unwrap();
+    until("it is followed again", || fixture.count_noted(&subscribed) == 2).await;
     // Stands for all changes during the interruption.
-    told(&mut changes, &ResourceChange::List).await;
-    world.call("touch", json!({})).await.unwrap();
-    told(&mut changes, &touched).await;
-    assert_eq!(world.noted(&unsubscribed), 0);
+    wait_for_change(&mut changes, &ResourceChange::List).await;
+    fixture.call("touch", json!({})).await.unwrap();
+    wait_for_change(&mut changes, &touched).await;
+    assert_eq!(fixture.count_noted(&unsubscribed), 0);
     drop(two);
-    until("it is followed no more", || world.noted(&unsubscribed) == 1).await;
+    until("it is followed no more", || fixture.count_noted(&unsubscribed) == 1).await;
 }
 
-async fn prompts_that_are_others_are_taken_up() {
-    let world = World::of("good").await;
-    let mut changes = origin(&world).changes().unwrap();
-    world.call("grow_prompts", json!({})).await.unwrap();
-    until("the change is told", || world.changes.load(Ordering::SeqCst) == 2).await;
-    assert!(world.catalog().agents().any(|agent| agent.name == "up/late"));
-    told(&mut changes, &ResourceChange::List).await;
+async fn changed_prompts_are_listed_again() {
+    let fixture = UpstreamFixture::of("good").await;
+    let mut changes = origin(&fixture).changes().unwrap();
+    fixture.call("grow_prompts", json!({})).await.unwrap();
+    until("the change is told", || fixture.changes.load(Ordering::SeqCst) == 2).await;
+    assert!(fixture.catalog().agents().any(|agent| agent.name == "up/late"));
+    wait_for_change(&mut changes, &ResourceChange::List).await;
 }

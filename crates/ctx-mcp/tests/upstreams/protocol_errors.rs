@@ -1,27 +1,27 @@
 //! Servers that break the protocol: only their own calls fail.
 
+use crate::fixture::UpstreamFixture;
 use crate::harness::Test;
-use crate::world::World;
 use ctx_core::{Call, Caller, Catalog, ErrorKind};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub(crate) const TESTS: &[Test] = tests![rude:
-    one_that_ends_in_the_middle_of_an_answer_is_called_once_more,
-    what_is_no_message_is_passed_over_however_much_it_is,
-    only_the_first_answer_counts_and_only_that_to_a_call_that_waits,
-    an_answer_that_is_no_text_fails_its_call,
+pub(crate) const TESTS: &[Test] = tests![protocol_errors:
+    a_call_is_retried_after_half_a_response,
+    lines_that_are_no_messages_are_skipped,
+    only_the_first_response_to_an_open_call_counts,
+    an_unreadable_response_fails_its_call,
     an_answer_of_200_megabytes_takes_no_memory,
-    schemas_and_names_that_cannot_be_harm_no_other_tool,
+    invalid_schemas_and_names_harm_no_other_tool,
 ];
 
 /// The kind of this server in the tests' settings.
 pub(crate) const KIND: &str = "rude";
 
 /// The listed tools, besides those that break the protocol.
-fn listed() -> Value {
+fn listed_tools() -> Value {
     let schema = |schema: Value| json!({"name": "x", "inputSchema": schema});
     let named = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     let mut tools: Vec<Value> =
@@ -57,11 +57,11 @@ pub(crate) fn main(file: &str) -> ExitCode {
         let result = |result: Value| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "result": result}));
         let text = |text: &str| result(json!({"content": [{"type": "text", "text": text}]}));
         match message["method"].as_str() {
-            Some("initialize") => say(&result(json!({
+            Some("initialize") => write_text(&result(json!({
                 "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                 "serverInfo": {"name": "rude", "version": "1.0"},
             }))),
-            Some("tools/list") => say(&result(listed())),
+            Some("tools/list") => write_text(&result(listed_tools())),
             Some("tools/call") => {
                 let tool = message["params"]["name"].as_str().unwrap();
                 note(tool);
@@ -70,27 +70,27 @@ pub(crate) fn main(file: &str) -> ExitCode {
                         let times =
                             std::fs::read_to_string(file).unwrap().lines().filter(|n| *n == tool).count();
                         if tool == "half_once" && times == 2 {
-                            say(&text("whole"));
+                            write_text(&text("whole"));
                             continue;
                         }
-                        say(&text("never to be read")[..40]);
+                        write_text(&text("never to be read")[..40]);
                         std::process::exit(9);
                     }
                     "flood" => {
                         let noise = format!("{}\n", "{\"not\": \"ours\"} noise ".repeat(2_000)).repeat(20);
-                        (0..40).for_each(|_| say(&noise));
-                        say(&text("after the flood"));
+                        (0..40).for_each(|_| write_text(&noise));
+                        write_text(&text("after the flood"));
                     }
                     "wrong_first" => {
-                        say(&text("for whom?").replace(&format!("\"id\":{id}"), "\"id\":987654"));
-                        say(&text("for you"));
+                        write_text(&text("for whom?").replace(&format!("\"id\":{id}"), "\"id\":987654"));
+                        write_text(&text("for you"));
                     }
                     "twice" => {
-                        say(&text("first"));
-                        say(&text("second"));
+                        write_text(&text("first"));
+                        write_text(&text("second"));
                     }
                     // The response to an earlier call, which has timed out by now.
-                    "late" => say(&text("too late").replace(&format!("\"id\":{id}"), &{
+                    "late" => write_text(&text("too late").replace(&format!("\"id\":{id}"), &{
                         let before = id.as_i64().unwrap() - 1;
                         format!("\"id\":{before}")
                     })),
@@ -99,19 +99,19 @@ pub(crate) fn main(file: &str) -> ExitCode {
                         line.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xff);
                         write(&line);
                     }
-                    "broken" => say(&text("x").replace("]}", "]")),
+                    "broken" => write_text(&text("x").replace("]}", "]")),
                     "heavy" => {
                         let whole = text("@");
                         let (head, tail) = whole.split_once('@').unwrap();
-                        say(head);
-                        (0..200).for_each(|_| say(&"x".repeat(1 << 20)));
-                        say(tail);
+                        write_text(head);
+                        (0..200).for_each(|_| write_text(&"x".repeat(1 << 20)));
+                        write_text(tail);
                     }
-                    _ => say(&text(tool)),
+                    _ => write_text(&text(tool)),
                 }
             }
             Some(method) if !method.starts_with("notifications/") => {
-                say(&format!(
+                write_text(&format!(
                     "{}\n",
                     json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "?"}})
                 ));
@@ -122,7 +122,7 @@ pub(crate) fn main(file: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn say(text: &str) {
+fn write_text(text: &str) {
     write(text.as_bytes());
 }
 
@@ -133,51 +133,52 @@ fn write(bytes: &[u8]) {
 }
 
 /// The text result of a tool, or its error.
-async fn told(world: &World, tool: &str) -> Result<Value, String> {
-    let done = world.call(tool, json!({})).await;
+async fn call(fixture: &UpstreamFixture, tool: &str) -> Result<Value, String> {
+    let done = fixture.call(tool, json!({})).await;
     done.map(ctx_core::Output::into_data).map_err(|error| error.message().to_owned())
 }
 
-async fn still_works(world: &World) {
-    assert_eq!(told(world, "echo").await, Ok(json!("echo")));
+async fn assert_still_works(fixture: &UpstreamFixture) {
+    assert_eq!(call(fixture, "echo").await, Ok(json!("echo")));
 }
 
-async fn one_that_ends_in_the_middle_of_an_answer_is_called_once_more() {
-    let world = World::of(KIND).await;
-    assert_eq!(told(&world, "half_once").await, Ok(json!("whole")));
-    let told_twice = "up: the connection was lost during the call, and once more when it was repeated";
-    assert_eq!(told(&world, "half").await, Err(told_twice.to_owned()));
-    assert_eq!(world.noted("half"), 2);
-    still_works(&world).await;
+async fn a_call_is_retried_after_half_a_response() {
+    let fixture = UpstreamFixture::of(KIND).await;
+    assert_eq!(call(&fixture, "half_once").await, Ok(json!("whole")));
+    let expected = "up: the connection was lost during the call, and once more when it was repeated";
+    assert_eq!(call(&fixture, "half").await, Err(expected.to_owned()));
+    assert_eq!(fixture.count_noted("half"), 2);
+    assert_still_works(&fixture).await;
 }
 
-async fn what_is_no_message_is_passed_over_however_much_it_is() {
-    let world = World::of(KIND).await;
-    assert_eq!(told(&world, "flood").await, Ok(json!("after the flood")));
+async fn lines_that_are_no_messages_are_skipped() {
+    let fixture = UpstreamFixture::of(KIND).await;
+    assert_eq!(call(&fixture, "flood").await, Ok(json!("after the flood")));
 }
 
-async fn only_the_first_answer_counts_and_only_that_to_a_call_that_waits() {
-    let world = World::with(KIND, |settings| settings.limits.call = Duration::from_millis(300)).await;
-    assert_eq!(told(&world, "wrong_first").await, Ok(json!("for you")));
-    assert_eq!(told(&world, "twice").await, Ok(json!("first")));
-    still_works(&world).await;
-    let late = told(&world, "late").await.unwrap_err();
+async fn only_the_first_response_to_an_open_call_counts() {
+    let fixture =
+        UpstreamFixture::with(KIND, |settings| settings.limits.call = Duration::from_millis(300)).await;
+    assert_eq!(call(&fixture, "wrong_first").await, Ok(json!("for you")));
+    assert_eq!(call(&fixture, "twice").await, Ok(json!("first")));
+    assert_still_works(&fixture).await;
+    let late = call(&fixture, "late").await.unwrap_err();
     assert!(late.contains("timed out"), "{late}");
-    still_works(&world).await;
+    assert_still_works(&fixture).await;
 }
 
-async fn an_answer_that_is_no_text_fails_its_call() {
-    let world = World::of(KIND).await;
+async fn an_unreadable_response_fails_its_call() {
+    let fixture = UpstreamFixture::of(KIND).await;
     for tool in ["bytes", "broken"] {
-        let failed = told(&world, tool).await.unwrap_err();
+        let failed = call(&fixture, tool).await.unwrap_err();
         assert!(failed.starts_with("up: its answer cannot be read"), "{failed}");
     }
-    still_works(&world).await;
+    assert_still_works(&fixture).await;
 }
 
 /// The peak memory of this process since the last call of this function, in megabytes.
 #[cfg(target_os = "linux")]
-pub(crate) fn peak() -> usize {
+pub(crate) fn peak_memory_mb() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
@@ -185,25 +186,25 @@ pub(crate) fn peak() -> usize {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn peak() -> usize {
+pub(crate) fn peak_memory_mb() -> usize {
     0
 }
 
 async fn an_answer_of_200_megabytes_takes_no_memory() {
-    let world = World::of(KIND).await;
-    still_works(&world).await;
-    peak();
-    let before = peak();
-    let failed = told(&world, "heavy").await.unwrap_err();
+    let fixture = UpstreamFixture::of(KIND).await;
+    assert_still_works(&fixture).await;
+    peak_memory_mb();
+    let before = peak_memory_mb();
+    let failed = call(&fixture, "heavy").await.unwrap_err();
     assert_eq!(failed, "up: its answer is longer than 8388608 bytes");
-    let after = peak();
+    let after = peak_memory_mb();
     assert!(after <= before + 64, "{before} MB became {after} MB");
-    still_works(&world).await;
+    assert_still_works(&fixture).await;
 }
 
-async fn schemas_and_names_that_cannot_be_harm_no_other_tool() {
-    let world = World::of(KIND).await;
-    let catalog = world.catalog();
+async fn invalid_schemas_and_names_harm_no_other_tool() {
+    let fixture = UpstreamFixture::of(KIND).await;
+    let catalog = fixture.catalog();
     for (name, raw) in [
         ("_while", "while"),
         ("my_tool", "my.tool"),

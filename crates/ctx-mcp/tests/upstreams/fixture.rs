@@ -1,4 +1,4 @@
-//! The ground of the tests: upstreams of the test server, and a catalog of their tools.
+//! The fixture of the tests: upstreams of the test server, and a catalog of their tools.
 
 use async_trait::async_trait;
 use ctx_core::{
@@ -46,7 +46,7 @@ pub(crate) fn settings(name: &str, kind: &str, file: &Path) -> UpstreamSettings 
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct UpstreamFixture {
     pub(crate) upstreams: Upstreams,
     pub(crate) changes: Arc<AtomicUsize>,
     /// The file in which servers note what they do.
@@ -54,7 +54,7 @@ pub(crate) struct World {
     _folder: Option<tempfile::TempDir>,
 }
 
-impl World {
+impl UpstreamFixture {
     /// One upstream, `up`, of this kind, after its first attempt to connect.
     pub(crate) async fn of(kind: &str) -> Self {
         Self::with(kind, |_| {}).await
@@ -65,10 +65,10 @@ impl World {
         let file = folder.path().join("noted");
         let mut settings = settings("up", kind, &file);
         change(&mut settings);
-        let mut world = Self::start(settings, file, None);
-        world.upstreams.settled().await;
-        world._folder = Some(folder);
-        world
+        let mut fixture = Self::start(settings, file, None);
+        fixture.upstreams.settled().await;
+        fixture._folder = Some(folder);
+        fixture
     }
 
     /// Starts one upstream with a memory, without waiting for it.
@@ -93,9 +93,9 @@ impl World {
         }
     }
 
-    pub(crate) fn noted(&self, what: &str) -> usize {
-        let noted = std::fs::read_to_string(&self.file).unwrap_or_default();
-        noted.lines().filter(|line| *line == what).count()
+    pub(crate) fn count_noted(&self, what: &str) -> usize {
+        let notes = std::fs::read_to_string(&self.file).unwrap_or_default();
+        notes.lines().filter(|line| *line == what).count()
     }
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
@@ -108,14 +108,14 @@ impl World {
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, ToolError> {
-        self.call_as(tool, arguments, Arc::new(Person::default())).await
+        self.call_as(tool, arguments, Arc::new(RecordingPeer::default())).await
     }
 
     pub(crate) async fn call_as(
         &self,
         tool: &str,
         arguments: Value,
-        person: Arc<Person>,
+        person: Arc<RecordingPeer>,
     ) -> Result<Output, ToolError> {
         let call = Call::new(self.catalog(), Caller::Cli).with_peer(person);
         Catalog::call(&format!("up.{tool}"), arguments, call).await
@@ -138,25 +138,25 @@ pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions
 
 /// A peer that records all notifications and answers all questions.
 #[derive(Default)]
-pub(crate) struct Person {
-    pub(crate) told: Mutex<Vec<String>>,
+pub(crate) struct RecordingPeer {
+    pub(crate) events: Mutex<Vec<String>>,
     /// Never answers a question.
-    pub(crate) is_away: bool,
+    pub(crate) never_answers: bool,
 }
 
 #[async_trait]
-impl Peer for Person {
+impl Peer for RecordingPeer {
     fn progress(&self, progress: Progress) {
         let text = format!("{}/{:?} {:?}", progress.done, progress.total, progress.message);
-        self.told.lock().unwrap().push(text);
+        self.events.lock().unwrap().push(text);
     }
 
     fn log(&self, level: tracing::Level, message: &str) {
-        self.told.lock().unwrap().push(format!("{level} {message}"));
+        self.events.lock().unwrap().push(format!("{level} {message}"));
     }
 
     async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
-        if self.is_away {
+        if self.never_answers {
             return std::future::pending().await;
         }
         Ok(match question.want {
@@ -179,7 +179,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Whether a process runs, and is not a zombie.
-pub(crate) fn runs(process: &str) -> bool {
+pub(crate) fn is_running(process: &str) -> bool {
     let state = std::process::Command::new("ps").args(["-o", "stat=", "-p", process]).output().unwrap();
     let state = String::from_utf8(state.stdout).unwrap();
     !state.trim().is_empty() && !state.starts_with('Z')

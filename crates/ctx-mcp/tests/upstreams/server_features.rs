@@ -62,8 +62,8 @@ pub(crate) fn answer(
             ]})
         }
         _ => {
-            let asked = params["ref"]["uri"].as_str().or(params["ref"]["name"].as_str())?;
-            let value = format!("{asked} {} {}", params["argument"]["name"], params["argument"]["value"]);
+            let reference = params["ref"]["uri"].as_str().or(params["ref"]["name"].as_str())?;
+            let value = format!("{reference} {} {}", params["argument"]["name"], params["argument"]["value"]);
             json!({"completion": {"values": [value], "total": 7, "hasMore": true}})
         }
     }))

@@ -1,6 +1,6 @@
 //! Clients of the newest revision: disconnects, backpressure, notifications.
 
-use crate::common::{Gate, Request, Site, call, chatty, request};
+use crate::common::{CallGate, ServerFixture, TestRequest, call, notifying_tool, request};
 use ctx_core::Progress;
 use ctx_testkit::{echo, tool};
 use serde_json::{Value, json};
@@ -9,22 +9,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 #[tokio::test]
 async fn the_call_of_a_client_that_leaves_is_cancelled() {
-    let gate = Gate::new();
-    let site = Site::with([gate.tool("wait"), echo("echo")]);
+    let gate = CallGate::new();
+    let fixture = ServerFixture::with([gate.tool("wait"), echo("echo")]);
     {
-        let answer = site.server.answer(call("wait", json!({})).into_http());
+        let answer = fixture.server.answer(call("wait", json!({})).into_http());
         tokio::select! {
             _ = answer => panic!("nobody has opened the gate"),
-            () = gate.entered() => {}
+            () = gate.wait_for_call() => {}
         }
     }
-    site.sees_cancelled("wait").await;
-    site.send(call("echo", json!({}))).await.result().await;
+    fixture.assert_next_run_cancelled("wait").await;
+    fixture.send(call("echo", json!({}))).await.result().await;
 }
 
 #[tokio::test]
-async fn so_is_one_that_has_begun_to_tell() {
-    let gate = Gate::new();
+async fn a_call_that_has_reported_progress_is_cancelled_too() {
+    let gate = CallGate::new();
     let waiting = gate.clone();
     let talk = tool("talk", move |_, call| {
         let gate = waiting.clone();
@@ -34,34 +34,34 @@ async fn so_is_one_that_has_begun_to_tell() {
             Ok(Value::Null.into())
         })
     });
-    let site = Site::with([talk]);
-    let mut reply = site.send(heard("talk")).await;
+    let fixture = ServerFixture::with([talk]);
+    let mut reply = fixture.send(call_with_progress("talk")).await;
     reply.expect("notifications/progress").await;
-    gate.entered().await;
+    gate.wait_for_call().await;
     drop(reply);
-    site.sees_cancelled("talk").await;
+    fixture.assert_next_run_cancelled("talk").await;
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_up_its_own_call_and_nothing_else() {
-    let told = Arc::new(AtomicU32::new(0));
-    let counted = told.clone();
+    let reported = Arc::new(AtomicU32::new(0));
+    let counted = reported.clone();
     let flood = tool("flood", move |_, call| {
-        let told = counted.clone();
+        let reported = counted.clone();
         Box::pin(async move {
             for _ in 0..100_000 {
                 call.peer().progress(Progress { done: 1.0, total: None, message: Some("x".repeat(100)) });
-                told.fetch_add(1, Ordering::Relaxed);
+                reported.fetch_add(1, Ordering::Relaxed);
             }
             Ok(Value::Null.into())
         })
     });
-    let site = Site::with([flood, echo("echo")]);
-    let unread = site.send(heard("flood")).await;
+    let fixture = ServerFixture::with([flood, echo("echo")]);
+    let unread = fixture.send(call_with_progress("flood")).await;
     // Reporting progress never waits for the client.
-    assert_eq!(site.next_run().await, ("tools.flood".to_owned(), "ok".to_owned()));
-    assert_eq!(told.load(Ordering::Relaxed), 100_000);
-    site.send(call("echo", json!({}))).await.result().await;
+    assert_eq!(fixture.next_run().await, ("tools.flood".to_owned(), "ok".to_owned()));
+    assert_eq!(reported.load(Ordering::Relaxed), 100_000);
+    fixture.send(call("echo", json!({}))).await.result().await;
     // The messages that wait for the client are bounded; the result is among them.
     let messages = unread.all().await;
     assert!(messages.len() < 1_000, "{}", messages.len());
@@ -69,11 +69,11 @@ async fn a_client_that_does_not_read_holds_up_its_own_call_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_call_tells_last_is_heard_before_its_result() {
-    let site = Site::with([chatty("talk", 1)]);
+async fn notifications_arrive_before_the_result() {
+    let fixture = ServerFixture::with([notifying_tool("talk", 1)]);
     for _ in 0..500 {
-        let messages = site
-            .send(heard("talk").meta("io.modelcontextprotocol/logLevel", json!("info")))
+        let messages = fixture
+            .send(call_with_progress("talk").meta("io.modelcontextprotocol/logLevel", json!("info")))
             .await
             .all()
             .await;
@@ -84,33 +84,34 @@ async fn what_a_call_tells_last_is_heard_before_its_result() {
 }
 
 #[tokio::test]
-async fn logs_are_told_to_who_asks_for_them() {
-    let site = Site::with([chatty("talk", 0)]);
-    let quiet = site.send(call("talk", json!({}))).await;
+async fn logs_are_sent_at_the_requested_level() {
+    let fixture = ServerFixture::with([notifying_tool("talk", 0)]);
+    let quiet = fixture.send(call("talk", json!({}))).await;
     assert!(!quiet.is_stream());
     assert_eq!(quiet.all().await.len(), 1);
     for (level, count) in [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)] {
-        let asked = call("talk", json!({})).meta("io.modelcontextprotocol/logLevel", json!(level));
-        assert_eq!(site.send(asked).await.all().await.len(), count + 1, "{level}");
+        let request_with_level =
+            call("talk", json!({})).meta("io.modelcontextprotocol/logLevel", json!(level));
+        assert_eq!(fixture.send(request_with_level).await.all().await.len(), count + 1, "{level}");
     }
 }
 
 #[tokio::test]
 async fn listening_ends_with_the_client() {
-    let site = Site::with([echo("echo")]);
+    let fixture = ServerFixture::with([echo("echo")]);
     for _ in 0..100 {
-        let mut stream = site.send(listen(json!({"toolsListChanged": true}))).await;
+        let mut stream = fixture.send(listen(json!({"toolsListChanged": true}))).await;
         let first = stream.expect("notifications/subscriptions/acknowledged").await;
         assert_eq!(first["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1);
     }
-    site.is_well().await;
+    fixture.assert_responsive().await;
 }
 
-fn listen(notifications: Value) -> Request {
+fn listen(notifications: Value) -> TestRequest {
     request("subscriptions/listen").param("notifications", notifications)
 }
 
 /// A call with a progress token.
-fn heard(tool: &str) -> Request {
+fn call_with_progress(tool: &str) -> TestRequest {
     call(tool, json!({})).meta("progressToken", json!("p"))
 }

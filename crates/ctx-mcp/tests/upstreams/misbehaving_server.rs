@@ -73,9 +73,11 @@ pub(crate) fn main(case: &str) -> ExitCode {
         "garbage first" => (0..200_u8).for_each(|byte| write(&[byte, byte.wrapping_mul(7), 0xff, b'\n'])),
         "stray answers first" => {
             for id in [json!(987), json!("x"), json!(-1), json!(null)] {
-                say(&json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string());
+                write_line(&json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string());
             }
-            say(&json!({"jsonrpc": "2.0", "id": 55, "error": {"code": 1, "message": "no"}}).to_string());
+            write_line(
+                &json!({"jsonrpc": "2.0", "id": 55, "error": {"code": 1, "message": "no"}}).to_string(),
+            );
         }
         "pings before the handshake" => flood("pings"),
         "floods stderr" => (0..20_000).for_each(|_| eprintln!("{}", "noise ".repeat(100))),
@@ -86,13 +88,16 @@ pub(crate) fn main(case: &str) -> ExitCode {
         let Ok(line) = line else { break };
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
         let id = &message["id"];
-        let respond = |result: Value| say(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
+        let respond =
+            |result: Value| write_line(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
         match message["method"].as_str() {
             Some("initialize") if case == "stray answers between" => {
-                say(&json!({"jsonrpc": "2.0", "id": 987, "result": {}}).to_string());
+                write_line(&json!({"jsonrpc": "2.0", "id": 987, "result": {}}).to_string());
                 let late = json!({"jsonrpc": "2.0", "id": 0, "result": {"tools": []}});
-                say(&late.to_string());
-                say(&json!({"jsonrpc": "2.0", "id": 54, "error": {"code": 1, "message": "no"}}).to_string());
+                write_line(&late.to_string());
+                write_line(
+                    &json!({"jsonrpc": "2.0", "id": 54, "error": {"code": 1, "message": "no"}}).to_string(),
+                );
                 respond(initialize_result("2025-11-25"));
             }
             Some("initialize") if case == "an unknown revision" => {
@@ -115,7 +120,7 @@ pub(crate) fn main(case: &str) -> ExitCode {
                         let mut tools = tools();
                         tools[1]["description"] = json!(format!("the {lists}th"));
                         respond(json!({ "tools": tools }));
-                        say(&unsolicited_message("tool list changes", 0));
+                        write_line(&unsolicited_message("tool list changes", 0));
                     }
                     "a description of 7 megabytes" => {
                         let mut tools = tools();
@@ -127,8 +132,10 @@ pub(crate) fn main(case: &str) -> ExitCode {
             }
             Some("tools/call") => call(case, id, message["params"]["name"].as_str().unwrap_or_default()),
             Some(method) if !method.starts_with("notifications/") => {
-                say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "?"}})
-                    .to_string());
+                write_line(
+                    &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "?"}})
+                        .to_string(),
+                );
             }
             _ => {}
         }
@@ -143,14 +150,14 @@ fn call(case: &str, id: &Value, tool: &str) {
     let text = |text: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}});
     let whole = text(tool).to_string();
     if tool == "echo" {
-        return say(&whole);
+        return write_line(&whole);
     }
     match case {
         "answers in pieces" => {
             let (head, tail) = whole.split_at(20);
             write(head.as_bytes());
             std::thread::sleep(Duration::from_millis(50));
-            say(tail);
+            write_line(tail);
         }
         "a line without end" => loop {
             write(&[b'x'; 64 << 10]);
@@ -159,7 +166,7 @@ fn call(case: &str, id: &Value, tool: &str) {
             let (head, tail) = whole.split_once("misbehave").unwrap();
             write(head.as_bytes());
             (0..100).for_each(|_| write(&[b'x'; 1 << 20]));
-            say(tail);
+            write_line(tail);
         }
         "an answer that is no UTF-8" => {
             let mut line = whole.into_bytes();
@@ -169,17 +176,19 @@ fn call(case: &str, id: &Value, tool: &str) {
         }
         "an answer 100,000 levels deep" => {
             let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-            say(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{deep}}}"));
+            write_line(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{deep}}}"));
         }
         "another's number first" => {
-            say(&whole.replace(&format!("\"id\":{id}"), "\"id\":987654"));
-            say(&whole);
+            write_line(&whole.replace(&format!("\"id\":{id}"), "\"id\":987654"));
+            write_line(&whole);
         }
         "every answer twice" => {
-            say(&whole);
-            say(&whole);
+            write_line(&whole);
+            write_line(&whole);
         }
-        "numbers as texts" => say(&whole.replace(&format!("\"id\":{id}"), &format!("\"id\":\"{id}\""))),
+        "numbers as texts" => {
+            write_line(&whole.replace(&format!("\"id\":{id}"), &format!("\"id\":\"{id}\"")))
+        }
         "exits in the middle of a call" => std::process::exit(9),
         "half an answer, then an end" => {
             write(&whole.as_bytes()[..20]);
@@ -187,7 +196,7 @@ fn call(case: &str, id: &Value, tool: &str) {
         }
         "answers after it was taken back" => {
             std::thread::sleep(Duration::from_millis(1_500));
-            say(&whole);
+            write_line(&whole);
         }
         "pings, reading no answer" => loop {
             write_flood("pings", 1_000);
@@ -204,11 +213,13 @@ fn call(case: &str, id: &Value, tool: &str) {
                 }
             };
             let started = Command::new("sh").args(["-c", script]).status();
-            say(&text(if started.is_ok() { "misbehave" } else { "it cannot" }).to_string());
+            write_line(&text(if started.is_ok() { "misbehave" } else { "it cannot" }).to_string());
         }
-        "floods stderr" | "stray answers first" | "stray answers between" | "garbage first" => say(&whole),
-        "stays after its input has ended" | "definitions that change each time" => say(&whole),
-        "a description of 7 megabytes" | "an unknown revision" => say(&whole),
+        "floods stderr" | "stray answers first" | "stray answers between" | "garbage first" => {
+            write_line(&whole)
+        }
+        "stays after its input has ended" | "definitions that change each time" => write_line(&whole),
+        "a description of 7 megabytes" | "an unknown revision" => write_line(&whole),
         flooding => flood(flooding),
     }
 }
@@ -239,7 +250,7 @@ fn park() -> ! {
     }
 }
 
-fn say(text: &str) {
+fn write_line(text: &str) {
     write(format!("{text}\n").as_bytes());
 }
 
@@ -255,7 +266,7 @@ const JSON: (&str, &str) = ("Content-Type", "application/json");
 const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
 
 /// A Streamable HTTP server.
-pub(crate) fn answer(case: &str, asked: &Asked, stream: &mut TcpStream) {
+pub(crate) fn answer(case: &str, request: &Asked, stream: &mut TcpStream) {
     let send = |stream: &mut TcpStream, bytes: &[u8]| drop(stream.write_all(bytes));
     if case == "redirects in a circle" {
         return send(stream, &reply_with(307, &[("Location", "/mcp")], ""));
@@ -267,7 +278,7 @@ pub(crate) fn answer(case: &str, asked: &Asked, stream: &mut TcpStream) {
         send(stream, b"HTTP/1.1 200 OK\r\n");
         return write_endless(stream, |number| format!("X-{number}: {}\r\n", "x".repeat(1_000)));
     }
-    if asked.line.starts_with("GET") {
+    if request.line.starts_with("GET") {
         return match case {
             "a stream that ends at once, again and again" => {
                 send(stream, format!("{EVENTS}retry: 0\nid: 1\ndata: \n\n").as_bytes());
@@ -288,10 +299,10 @@ pub(crate) fn answer(case: &str, asked: &Asked, stream: &mut TcpStream) {
             _ => send(stream, &reply(405, "")),
         };
     }
-    if !asked.line.starts_with("POST") {
+    if !request.line.starts_with("POST") {
         return send(stream, &reply(405, ""));
     }
-    let message = asked.json();
+    let message = request.json();
     let id = &message["id"];
     let result = |result: Value| {
         reply_with(
@@ -383,8 +394,8 @@ fn misbehave(case: &str, id: &Value, stream: &mut TcpStream) {
 }
 
 /// A server with the HTTP+SSE transport (2024-11-05): an event stream, and an endpoint to post to.
-pub(crate) fn answer_sse(case: &str, asked: &Asked, stream: &mut TcpStream) {
-    if asked.line.starts_with("POST") {
+pub(crate) fn answer_sse(case: &str, request: &Asked, stream: &mut TcpStream) {
+    if request.line.starts_with("POST") {
         return drop(stream.write_all(&reply(202, "")));
     }
     drop(stream.write_all(EVENTS.as_bytes()));

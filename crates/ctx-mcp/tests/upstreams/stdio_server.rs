@@ -1,6 +1,6 @@
 //! The test server over stdio, with many misbehaviours.
 
-use crate::shelf;
+use crate::server_features;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -22,19 +22,19 @@ pub(crate) fn main(kind: &str, file: &str) -> ExitCode {
         }
         _ => {}
     }
-    let mut server = Server {
+    let mut server = StdioServer {
         kind: kind.to_owned(),
         file: file.to_owned(),
-        asked: None,
-        other_answers: 0,
-        more: false,
-        more_prompts: false,
+        waiting_call: None,
+        ignored_answers: 0,
+        has_more_tools: false,
+        has_more_prompts: false,
     };
     server.note("start");
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
-        server.hear(&message);
+        server.handle_message(&message);
     }
     server.note("end");
     if kind == "stays" {
@@ -45,18 +45,18 @@ pub(crate) fn main(kind: &str, file: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-struct Server {
+struct StdioServer {
     kind: String,
     file: String,
     /// The call that waits for a response of the client.
-    asked: Option<Value>,
+    waiting_call: Option<Value>,
     /// Responses of the client before the one that the call waits for.
-    other_answers: usize,
-    more: bool,
-    more_prompts: bool,
+    ignored_answers: usize,
+    has_more_tools: bool,
+    has_more_prompts: bool,
 }
 
-impl Server {
+impl StdioServer {
     /// Appends a line to the file that tests read.
     fn note(&self, what: &str) {
         if !self.file.is_empty() {
@@ -65,7 +65,7 @@ impl Server {
         }
     }
 
-    fn hear(&mut self, message: &Value) {
+    fn handle_message(&mut self, message: &Value) {
         let id = &message["id"];
         match message["method"].as_str() {
             Some("initialize") => {
@@ -80,7 +80,7 @@ impl Server {
                     "serverInfo": {"name": "obedient", "version": "1.0"},
                 });
                 patch("initialize", &mut result);
-                answer(id, &result);
+                write_result(id, &result);
             }
             Some("tools/list") => self.list(message),
             Some("tools/call") => self.call(id, &message["params"]),
@@ -88,34 +88,35 @@ impl Server {
             Some("resources/subscribe" | "resources/unsubscribe") => {
                 let method = message["method"].as_str().unwrap_or_default();
                 self.note(&format!("{method} {}", message["params"]["uri"].as_str().unwrap_or_default()));
-                answer(id, &json!({}));
+                write_result(id, &json!({}));
             }
-            Some(method) if shelf::METHODS.contains(&method) => {
-                let answered = shelf::answer(&self.kind, method, &message["params"], self.more_prompts);
-                if let Some(mut answered) = answered {
+            Some(method) if server_features::METHODS.contains(&method) => {
+                let reply_body =
+                    server_features::answer(&self.kind, method, &message["params"], self.has_more_prompts);
+                if let Some(mut reply_body) = reply_body {
                     for list in ["prompts", "resources", "resourceTemplates"] {
                         let first =
-                            answered.as_mut().ok().and_then(|result| result.get_mut(list)?.get_mut(0));
+                            reply_body.as_mut().ok().and_then(|result| result.get_mut(list)?.get_mut(0));
                         first.into_iter().for_each(|first| patch(list, first));
                     }
                     let mut reply = json!({"jsonrpc": "2.0", "id": id});
-                    let (key, value) = match answered {
+                    let (key, value) = match reply_body {
                         Ok(result) => ("result", result),
                         Err(error) => ("error", error),
                     };
                     reply[key] = value;
-                    say(&reply);
+                    write_message(&reply);
                 }
             }
-            Some(method) if !method.starts_with("notifications/") => {
-                say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "what?"}}))
-            }
+            Some(method) if !method.starts_with("notifications/") => write_message(
+                &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "what?"}}),
+            ),
             Some(_) => {}
-            None if self.other_answers > 0 => self.other_answers -= 1,
+            None if self.ignored_answers > 0 => self.ignored_answers -= 1,
             None => {
-                if let Some(call) = self.asked.take() {
-                    let heard = message["result"].to_string();
-                    answer(&call, &json!({"content": [{"type": "text", "text": heard}]}));
+                if let Some(call) = self.waiting_call.take() {
+                    let answer_text = message["result"].to_string();
+                    write_result(&call, &json!({"content": [{"type": "text", "text": answer_text}]}));
                 }
             }
         }
@@ -173,7 +174,7 @@ impl Server {
                     tools[0]["description"] = json!(says);
                 }
                 patch("echo", &mut tools[0]);
-                tools.extend(self.more.then(|| plain("one_more")));
+                tools.extend(self.has_more_tools.then(|| plain("one_more")));
                 (tools, None)
             }
         };
@@ -181,117 +182,123 @@ impl Server {
         if let Some(next) = next {
             result["nextCursor"] = json!(next);
         }
-        answer(&message["id"], &result);
+        write_result(&message["id"], &result);
     }
 
     fn call(&mut self, id: &Value, params: &Value) {
         let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
         let tool = params["name"].as_str().unwrap();
         let ask = |method: &str, params: Value| {
-            say(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}));
+            write_message(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}));
         };
         self.note(tool);
         match tool {
-            "echo" => answer(id, &text(params["arguments"]["text"].as_str().unwrap_or("nothing"))),
-            "parameters" => answer(id, &text(&params.to_string())),
-            "several" => answer(
+            "echo" => write_result(id, &text(params["arguments"]["text"].as_str().unwrap_or("nothing"))),
+            "parameters" => write_result(id, &text(&params.to_string())),
+            "several" => write_result(
                 id,
                 &json!({"content": [
                     {"type": "text", "text": "one"},
                     {"type": "image", "data": "AA==", "mimeType": "image/png"},
                 ]}),
             ),
-            "structured" => answer(
+            "structured" => write_result(
                 id,
                 &json!({"structuredContent": {"sum": 3}, "content": [{"type": "text", "text": "{\"sum\":3}"}]}),
             ),
             "fails" => {
                 let mut result = text("the disk is full");
                 result["isError"] = json!(true);
-                answer(id, &result);
+                write_result(id, &result);
             }
-            "refuses" => {
-                say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "bad x"}}))
-            }
+            "refuses" => write_message(
+                &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "bad x"}}),
+            ),
             "slow" => {}
             "progress" => {
                 let token = &params["_meta"]["progressToken"];
-                let told = json!({"progressToken": token, "progress": 1, "total": 2, "message": "half"});
-                say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": told}));
+                let params = json!({"progressToken": token, "progress": 1, "total": 2, "message": "half"});
+                write_message(
+                    &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}),
+                );
             }
             "logs" => {
-                let told = json!({"level": "warning", "data": "careful"});
-                say(&json!({"jsonrpc": "2.0", "method": "notifications/message", "params": told}));
+                let params = json!({"level": "warning", "data": "careful"});
+                write_message(
+                    &json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}),
+                );
             }
             "ask" => {
-                self.asked = Some(id.clone());
+                self.waiting_call = Some(id.clone());
                 let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
                 ask("elicitation/create", json!({"message": "Who?", "requestedSchema": schema}));
             }
             // A hundred questions; waits until all but sixteen are answered.
             "ask_much" => {
-                (self.asked, self.other_answers) = (Some(id.clone()), 83);
+                (self.waiting_call, self.ignored_answers) = (Some(id.clone()), 83);
                 let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
                 let params = json!({"message": "Who?", "requestedSchema": schema});
                 for number in 0..100 {
                     let id = format!("q{number}");
-                    say(
+                    write_message(
                         &json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params}),
                     );
                 }
             }
             "model" => {
-                self.asked = Some(id.clone());
+                self.waiting_call = Some(id.clone());
                 let messages = json!([{"role": "user", "content": {"type": "text", "text": "Hi"}}]);
                 ask("sampling/createMessage", json!({"messages": messages, "maxTokens": 5}));
             }
             "roots" => {
-                self.asked = Some(id.clone());
+                self.waiting_call = Some(id.clone());
                 ask("roots/list", json!({}));
             }
             "crash" | "destroys" => std::process::exit(9),
             "crash_once" => {
-                let noted = std::fs::read_to_string(&self.file).unwrap();
-                match noted.lines().filter(|line| *line == "crash_once").count() {
+                let count_noted = std::fs::read_to_string(&self.file).unwrap();
+                match count_noted.lines().filter(|line| *line == "crash_once").count() {
                     1 => std::process::exit(9),
-                    _ => answer(id, &text("second time")),
+                    _ => write_result(id, &text("second time")),
                 }
             }
             "grandchild" => {
                 #[allow(clippy::zombie_processes, reason = "it is to be left behind")]
                 let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-                answer(id, &text(&child.id().to_string()));
+                write_result(id, &text(&child.id().to_string()));
             }
             // In a session of its own, and orphaned before its pid is returned.
             "escaped" => {
                 let script = "(setsid sh -c 'trap \"\" TERM HUP; echo $$; exec sleep 1000 <&- >&- 2>&-' &) | head -n 1";
                 let started = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
-                answer(id, &text(String::from_utf8(started.stdout).unwrap().trim()));
+                write_result(id, &text(String::from_utf8(started.stdout).unwrap().trim()));
             }
             "environment" => {
                 let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
-                answer(id, &json!({"structuredContent": {"names": names}, "content": []}));
+                write_result(id, &json!({"structuredContent": {"names": names}, "content": []}));
             }
-            "huge" => answer(id, &text(&"x".repeat(9 << 20))),
-            "wrong_id" => answer(&json!(987_654), &text("for whom?")),
-            "unreadable" => say(&json!({"jsonrpc": "2.0", "id": id, "answer": 1})),
+            "huge" => write_result(id, &text(&"x".repeat(9 << 20))),
+            "wrong_id" => write_result(&json!(987_654), &text("for whom?")),
+            "unreadable" => write_message(&json!({"jsonrpc": "2.0", "id": id, "answer": 1})),
             "grow" => {
-                self.more = true;
-                say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
-                answer(id, &text("grown"));
+                self.has_more_tools = true;
+                write_message(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+                write_result(id, &text("grown"));
             }
-            "links" => answer(id, &shelf::links()),
+            "links" => write_result(id, &server_features::links()),
             "touch" => {
-                let told = json!({"uri": shelf::DATA});
-                say(&json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": told}));
-                answer(id, &text("touched"));
+                let params = json!({"uri": server_features::DATA});
+                write_message(
+                    &json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params}),
+                );
+                write_result(id, &text("touched"));
             }
             "grow_prompts" => {
-                self.more_prompts = true;
-                say(&json!({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}));
-                answer(id, &text("grown"));
+                self.has_more_prompts = true;
+                write_message(&json!({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}));
+                write_result(id, &text("grown"));
             }
-            _ => answer(id, &text("?")),
+            _ => write_result(id, &text("?")),
         }
     }
 }
@@ -305,11 +312,11 @@ fn patch(key: &str, value: &mut Value) {
     }
 }
 
-fn answer(id: &Value, result: &Value) {
-    say(&json!({"result": result, "jsonrpc": "2.0", "id": id}));
+fn write_result(id: &Value, result: &Value) {
+    write_message(&json!({"result": result, "jsonrpc": "2.0", "id": id}));
 }
 
-fn say(message: &Value) {
+fn write_message(message: &Value) {
     let mut output = std::io::stdout().lock();
     // The reader is gone; this process ends with its stdin.
     let _ = writeln!(output, "{message}").and_then(|()| output.flush());

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 /// The newest revision.
-pub(crate) const NEWER: &str = "2026-07-28";
+pub(crate) const STATELESS_VERSION: &str = "2026-07-28";
 
 /// A request, valid until the test changes it.
 #[derive(Clone)]
-pub(crate) struct Request {
+pub(crate) struct TestRequest {
     id: Value,
     method: String,
     params: Map<String, Value>,
@@ -16,9 +16,9 @@ pub(crate) struct Request {
     headers: Vec<(String, String)>,
 }
 
-pub(crate) fn request(method: &str) -> Request {
+pub(crate) fn request(method: &str) -> TestRequest {
     let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": NEWER,
+        "io.modelcontextprotocol/protocolVersion": STATELESS_VERSION,
         "io.modelcontextprotocol/clientInfo": {"name": "newer", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
     });
@@ -26,10 +26,10 @@ pub(crate) fn request(method: &str) -> Request {
         ("host", "localhost"),
         ("content-type", "application/json"),
         ("accept", "application/json, text/event-stream"),
-        ("mcp-protocol-version", NEWER),
+        ("mcp-protocol-version", STATELESS_VERSION),
         ("mcp-method", method),
     ];
-    Request {
+    TestRequest {
         id: json!(1),
         method: method.to_owned(),
         params: Map::new(),
@@ -39,11 +39,11 @@ pub(crate) fn request(method: &str) -> Request {
 }
 
 /// A call of a tool.
-pub(crate) fn call(name: &str, arguments: Value) -> Request {
+pub(crate) fn call(name: &str, arguments: Value) -> TestRequest {
     request("tools/call").named(name).param("arguments", arguments)
 }
 
-impl Request {
+impl TestRequest {
     pub(crate) fn id(self, id: Value) -> Self {
         Self { id, ..self }
     }
@@ -73,18 +73,18 @@ impl Request {
         self.meta("io.modelcontextprotocol/protocolVersion", json!(version))
     }
 
-    pub(crate) fn able(self, capabilities: Value) -> Self {
+    pub(crate) fn with_capabilities(self, capabilities: Value) -> Self {
         self.meta("io.modelcontextprotocol/clientCapabilities", capabilities)
     }
 
     /// Sets a header, in place of what it was.
     pub(crate) fn header(self, name: &str, value: &str) -> Self {
-        let mut unset = self.without(name);
+        let mut unset = self.without_header(name);
         unset.headers.push((name.to_owned(), value.to_owned()));
         unset
     }
 
-    pub(crate) fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without_header(mut self, name: &str) -> Self {
         self.headers.retain(|(header, _)| header != name);
         self
     }
