@@ -79,7 +79,7 @@ mod tests {
     use crate::Identifier;
 
     #[test]
-    fn a_result_is_told_from_data() {
+    fn a_call_tool_result_is_distinguished_from_data() {
         let text = json!({"type": "text", "text": "x"});
         for (value, is_result) in [
             (json!({"content": [text]}), true),

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_told_at_once() {
+    fn all_problems_are_reported_at_once() {
         assert_eq!(message(json!({"title": 7, "limit": 0})).matches("parameter `").count(), 2);
     }
 

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_name_fields_as_they_were_given() {
+    fn messages_name_fields_as_the_caller_passed_them() {
         let update = schema(&json!({"petId": {"type": "integer"}}), &pet(), true);
         for (arguments, message) in [
             (json!({"petId": 1}), "missing required parameter: name"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_meant_for_a_parameter_is_told_even_where_the_body_takes_any() {
+    fn a_misspelt_parameter_is_reported_even_where_the_body_takes_any_field() {
         let update = schema(&json!({"petId": {"type": "integer"}}), &json!({"type": "object"}), true);
         assert_eq!(
             prepared(&update, &json!({"petid": 1, "name": "x"})).unwrap_err(),

@@ -114,21 +114,21 @@ fn pdf(content: Stream, change: impl FnOnce(&mut Document)) -> Vec<u8> {
     bytes
 }
 
-fn shows(text: &str) -> Stream {
+fn text_stream(text: &str) -> Stream {
     Stream::new(Dictionary::new(), format!("BT /F 12 Tf 10 10 Td ({text}) Tj ET /X Do").into_bytes())
 }
 
 #[test]
 fn a_pdf_that_leads_back_to_itself_ends() {
     let body = |bytes| read(bytes, "a.pdf").map(|extracted| extracted.body);
-    assert_eq!(body(pdf(shows("ship"), |_| ())).as_deref(), Ok("ship\n"));
+    assert_eq!(body(pdf(text_stream("ship"), |_| ())).as_deref(), Ok("ship\n"));
 
     let kids = |document: &mut Document| {
         let kids = vec![Object::Reference((3, 0)), Object::Reference((2, 0))];
         document.get_dictionary_mut((2, 0)).unwrap().set("Kids", kids);
         document.get_dictionary_mut((2, 0)).unwrap().set("Parent", Object::Reference((2, 0)));
     };
-    let looped = body(pdf(shows("ship"), kids)).unwrap();
+    let looped = body(pdf(text_stream("ship"), kids)).unwrap();
     assert!(looped.matches("ship").count() < 10, "{looped}");
 
     // A form XObject that draws itself, twice each time.
@@ -136,7 +136,7 @@ fn a_pdf_that_leads_back_to_itself_ends() {
         let form = dictionary! { "Type" => "XObject", "Subtype" => "Form" };
         document.objects.insert((6, 0), Stream::new(form, b"/X Do /X Do".to_vec()).into());
     };
-    assert_eq!(body(pdf(shows("ship"), drawing)).as_deref(), Ok("ship\n"));
+    assert_eq!(body(pdf(text_stream("ship"), drawing)).as_deref(), Ok("ship\n"));
 
     // Cyclic references.
     let references = |document: &mut Document| {
@@ -145,7 +145,7 @@ fn a_pdf_that_leads_back_to_itself_ends() {
         document.get_dictionary_mut((3, 0)).unwrap().set("Contents", Object::Reference((7, 0)));
         document.trailer.set("Info", Object::Reference((7, 0)));
     };
-    assert_eq!(body(pdf(shows("ship"), references)).as_deref(), Ok(""));
+    assert_eq!(body(pdf(text_stream("ship"), references)).as_deref(), Ok(""));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_pdf_that_unpacks_to_too_much_keeps_the_rest() {
 
 #[test]
 fn a_font_that_maps_everything_costs_nothing() {
-    let bytes = pdf(shows("ship"), |document| {
+    let bytes = pdf(text_stream("ship"), |document| {
         let map = b"1 begincodespacerange <00> <FF> endcodespacerange
             2 beginbfrange <00000000> <FFFFFFFF> <0000> <00> <FFFFFFFF> [<0041>] endbfrange";
         document.objects.insert((7, 0), Stream::new(Dictionary::new(), map.to_vec()).into());
@@ -174,7 +174,7 @@ fn many_names_for_one_large_object_are_not_many_objects() {
     // Ten thousand index entries for the same list of ten thousand numbers.
     let index: String = (100..10_100).map(|id| format!("{id} 0 ")).collect();
     let content = format!("{index}[{}]", "1 ".repeat(10_000));
-    let bytes = pdf(shows("ship"), |document| {
+    let bytes = pdf(text_stream("ship"), |document| {
         let about = dictionary! { "Type" => "ObjStm", "N" => 10_000, "First" => index.len() as i64 };
         document.objects.insert((8, 0), Stream::new(about, content.into_bytes()).into());
     });
@@ -191,9 +191,9 @@ fn a_pdf_nested_too_deeply_or_cut_off_is_damaged() {
 }
 
 /// Deterministic pseudo-random numbers (xorshift).
-struct Dice(u64);
+struct DamageRng(u64);
 
-impl Dice {
+impl DamageRng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -250,7 +250,7 @@ fn damaged_files_are_read_or_refused() {
         let whole = samples::sample(name);
         for case in 0..40 {
             let mut bytes = whole.clone();
-            Dice(0x9e37_79b9 + case as u64).damage(&mut bytes);
+            DamageRng(0x9e37_79b9 + case as u64).damage(&mut bytes);
             check(bytes, name, case);
         }
     }
@@ -272,7 +272,7 @@ fn damaged_members_of_whole_archives_are_read_or_refused() {
             }
         }
         for case in 0..25 {
-            let mut dice = Dice(0x51ed_270b + case as u64);
+            let mut dice = DamageRng(0x51ed_270b + case as u64);
             let mut damaged = members.clone();
             for _ in 0..3 {
                 let index = dice.below(damaged.len());
@@ -298,7 +298,7 @@ fn damaged_texts_are_read_or_refused() {
     for (name, whole) in samples {
         for case in 0..100 {
             let mut bytes = whole.as_bytes().to_vec();
-            Dice(0x2545_f491 + case as u64).damage(&mut bytes);
+            DamageRng(0x2545_f491 + case as u64).damage(&mut bytes);
             check(bytes, name, case);
         }
     }

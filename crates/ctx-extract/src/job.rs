@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_crosses_as_it_is() {
+    fn a_text_is_unchanged_by_the_worker_protocol() {
         for (name, bytes) in [
             ("sample.docx", samples::sample("sample.docx")),
             ("sample.pdf", samples::sample("sample.pdf")),

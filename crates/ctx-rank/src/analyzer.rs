@@ -265,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn short_forms_are_also_looked_for_as_pages_spell_them_out() {
+    fn abbreviations_are_also_searched_spelt_out() {
         assert_eq!(query_terms("How big may a PR be?"), ["big", "pr", "pull", "request"]);
         assert_eq!(query_terms("prod database db"), ["prod", "databas", "db", "product"]);
         assert!(ABBREVIATIONS.is_sorted());
     }
 
     #[test]
-    fn names_are_told_from_words() {
+    fn identifiers_are_distinguished_from_words() {
         for name in ["e4033", "429", "fw-17", "park_after_failures", "k8s", "src/lib.rs"] {
             assert!(is_identifier(name), "{name}");
         }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_tell_what_types_cannot() {
+    fn notes_add_what_types_cannot_express() {
         for (schema, expected) in [
             (json!({"description": "How many.", "default": 10}), Some("How many. (default 10)")),
             (json!({"deprecated": true, "default": "a"}), Some(r#"deprecated; default "a""#)),

@@ -46,7 +46,7 @@ fn call_problems(function: &Function, arguments: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn every_way_to_give_a_body_is_judged() {
+fn every_call_form_with_a_body_is_checked() {
     let update = sound(&spec(&json!({"id": {"type": "integer"}}), &pet(), true, true));
     assert_eq!(
         update.signature(),

@@ -16,7 +16,7 @@ fn what_is_learned_is_masked_by_every_clone() {
 }
 
 #[test]
-fn absorbed_secrets_are_masked_by_every_clone_beside_those_before() {
+fn absorbed_secrets_are_masked_by_every_clone_in_addition_to_earlier_ones() {
     let redactor = Redactor::new([Secret::new("hunter2!")]);
     let clone = redactor.clone();
     let other = Redactor::new([Secret::new("swordfish"), Secret::new("hunter2!")]);
@@ -193,7 +193,7 @@ fn values_that_say_how_to_work_are_ordinary() {
 }
 
 #[test]
-fn a_redactor_tells_nothing_in_its_own_debug_form() {
+fn the_debug_output_of_a_redactor_contains_no_secret() {
     let redactor = Redactor::new([Secret::new("hunter2!")]);
     redactor.learn(&Secret::new("swordfish"));
     redactor.text(String::new());

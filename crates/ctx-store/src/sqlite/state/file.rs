@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_from_before_the_mark_is_ours_and_gets_it() {
+    fn a_file_without_an_application_id_is_ours_and_gets_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         Connection::open(&path)
