@@ -83,15 +83,15 @@ impl McpServer {
     /// The tool name of a `tools/call` request.
     pub fn tool_called(body: &[u8]) -> Option<String> {
         #[derive(Deserialize)]
-        struct Request {
+        struct MethodCall {
             method: String,
-            params: Option<Params>,
+            params: Option<MethodParams>,
         }
         #[derive(Deserialize)]
-        struct Params {
+        struct MethodParams {
             name: Option<String>,
         }
-        let request: Request = serde_json::from_slice(body).ok()?;
+        let request: MethodCall = serde_json::from_slice(body).ok()?;
         request.params.filter(|_| request.method == "tools/call")?.name
     }
 }

@@ -50,7 +50,7 @@ struct PendingQuestion {
     reply: AnswerSender,
 }
 
-/// How one request of a client ended that drives a call.
+/// How the drive of a call by one request of a client ended.
 pub(super) enum DriveOutcome {
     /// The call has ended.
     Finished(Result<CatalogResponse, ToolError>),
@@ -63,7 +63,7 @@ pub(super) enum DriveOutcome {
 }
 
 impl RunningCall {
-    /// Spawns `call` for `work`; the call is cancelled with `all`, if not before.
+    /// Spawns `call` for `request`; the call is cancelled with `cancel_all`, if not before.
     pub(super) fn start(
         request: CatalogRequest,
         call: Call,
@@ -107,7 +107,7 @@ impl RunningCall {
 
     /// Forwards events until the call ends, needs input from a later request, or the request is cancelled.
     pub(super) async fn drive(mut self: Box<Self>, client: &RequestClient) -> DriveOutcome {
-        let mut asking: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+        let mut answering: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
         let mut unanswerable = None;
         // When the pending elicitations are sent, batched with others or not.
         let mut batch_deadline = None;
@@ -119,7 +119,7 @@ impl RunningCall {
             let event = tokio::select! {
                 biased;
                 () = client.cancelled() => return DriveOutcome::Cancelled,
-                Some(()) = asking.next(), if !asking.is_empty() => continue,
+                Some(()) = answering.next(), if !answering.is_empty() => continue,
                 // Polled before the events: a call that reports a lot must still send its elicitations.
                 () = sleep_until_deadline(deadline), if deadline.is_some() => {
                     batch_deadline = None;
@@ -133,8 +133,8 @@ impl RunningCall {
                 Some(event) = self.events.recv() => event,
                 result = &mut self.result => {
                     self.forward_remaining_events(client).await;
-                    let gone = |_| Err(ToolError::internal("the call ended without an answer", "dropped"));
-                    let result = result.unwrap_or_else(gone);
+                    let dropped = |_| Err(ToolError::internal("the call ended without an answer", "dropped"));
+                    let result = result.unwrap_or_else(dropped);
                     return match (result, unanswerable) {
                         (Err(error), Some(want)) if client.is_stateless() && is_refusal(&error) => {
                             DriveOutcome::MissingCapability(want)
@@ -153,7 +153,7 @@ impl RunningCall {
                 CallEvent::Ask(question, reply) => match convert::input_request(&question.want) {
                     Err(unaskable) => send_answer(reply, Err(unaskable)),
                     Ok(_) if client.is_stateless() => self.queue_question(question, reply),
-                    Ok(request) => asking.push(
+                    Ok(request) => answering.push(
                         async move {
                             let response = client.ask(request).await;
                             let answer =
