@@ -180,7 +180,8 @@ fn meta_schema() -> Value {
 /// Schemas of the routes that are not tools.
 fn route_schemas() -> Map<String, Value> {
     let tool = object_schema(json!({
-        "name": string_schema(), "description": string_schema(), "builtin": {"type": "boolean"}, "parameters": {"type": "object"},
+        "name": string_schema(), "description": string_schema(),
+        "builtin": {"type": "boolean"}, "parameters": {"type": "object"},
     }));
     let mut error = object_schema(
         json!({"error": object_schema(json!({"code": string_schema(), "message": string_schema()}))}),

@@ -216,7 +216,7 @@ impl Config {
     pub(crate) fn variables(&self, path: &[&str]) -> Vec<String> {
         let leaves = self.tree.leaves();
         let below =
-            leaves.iter().filter(|(keys, _)| keys.iter().zip(path).all(|(key, wanted)| key == wanted));
+            leaves.iter().filter(|(keys, _)| keys.iter().zip(path).all(|(key, expected)| key == expected));
         let names: BTreeSet<String> = below.flat_map(|(_, leaf)| leaf.variables.clone()).collect();
         names.into_iter().collect()
     }

@@ -458,18 +458,18 @@ pub(super) fn read(tree: &ConfigTable) -> Result<Settings, ConfigError> {
 /// Finds APIs whose identifier is taken. Colliding server names are numbered instead.
 fn collisions(settings: &Settings, tree: &ConfigTable) -> Vec<String> {
     let servers = settings.mcp_servers.keys().map(|name| ("mcp_servers", name));
-    let mut taken: BTreeMap<Identifier, (&str, &String)> =
+    let mut used_names: BTreeMap<Identifier, (&str, &String)> =
         servers.map(|(group, name)| (Identifier::sanitize(name), (group, name))).collect();
     let mut problems = Vec::new();
     for name in settings.apis.keys() {
         let identifier = Identifier::sanitize(name);
-        if let Some((group, other)) = taken.get(&identifier) {
+        if let Some((group, other)) = used_names.get(&identifier) {
             let message = format!(
                 "goes by the name `{identifier}`, and so does [{group}.{other}]; give one of them another"
             );
             problems.push(problem_at(tree, &["apis".to_owned(), name.clone()], &message));
         }
-        taken.entry(identifier).or_insert(("apis", name));
+        used_names.entry(identifier).or_insert(("apis", name));
     }
     problems
 }

@@ -127,7 +127,7 @@ async fn test_upstream(functions: &WorkspaceFunctions, section: &str) -> Result<
     let (servers, _) = functions.config().upstreams(&|configured| configured == section);
     let (apis, _) = functions.config().apis(&|configured| configured == section);
     let is_running = functions.started_upstreams().is_some();
-    let upstreams = functions.connect_upstreams(&|selected| selected == section).await;
+    let upstreams = functions.connect_upstreams(&|configured| configured == section).await;
     if let Some(server) = servers.first().filter(|_| is_running) {
         // The error is in its state.
         drop(upstreams.servers.reached(&server.name).await);

@@ -306,8 +306,8 @@ mod tests {
     use super::*;
 
     fn location(name: &str, system: OperatingSystem, variables: &[(&str, &str)]) -> String {
-        let variable = |wanted: &str| {
-            let found = variables.iter().find(|(name, _)| *name == wanted);
+        let variable = |requested: &str| {
+            let found = variables.iter().find(|(name, _)| *name == requested);
             found.map(|(_, value)| PathBuf::from(value))
         };
         let location = find_client(name).unwrap().user.as_ref().unwrap();

@@ -177,8 +177,8 @@ fn all_definitions(libraries: &[Library]) -> String {
 }
 
 fn warn_skipped(status: &ApiStatus, output: &CommandOutput) {
-    for (what, why) in status.skipped.iter().take(SKIPPED_SHOWN_MAX) {
-        output.warn(&format!("{}: {what} is left out: {why}", status.name));
+    for (operation, reason) in status.skipped.iter().take(SKIPPED_SHOWN_MAX) {
+        output.warn(&format!("{}: {operation} is left out: {reason}", status.name));
     }
     let more = status.skipped.len().saturating_sub(SKIPPED_SHOWN_MAX);
     if more > 0 {
@@ -192,7 +192,7 @@ fn warn_skipped(status: &ApiStatus, output: &CommandOutput) {
 
 /// Writes a file atomically, unless it has this content already.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|there| there == bytes) {
+    if fs::read(path).is_ok_and(|existing| existing == bytes) {
         return Ok(());
     }
     if let Some(folder) = path.parent() {

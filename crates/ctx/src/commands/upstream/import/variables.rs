@@ -112,7 +112,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn converted_text_has_the_same_meaning(parts in prop::collection::vec("\\$|\\{|\\}|\\$\\{|[a-b]|\\$\\{A\\}|\\$\\{1\\}| ", 0..12)) {
+        fn converted_text_has_the_same_meaning(
+            parts in prop::collection::vec("\\$|\\{|\\}|\\$\\{|[a-b]|\\$\\{A\\}|\\$\\{1\\}| ", 0..12),
+        ) {
             let theirs = parts.concat();
             let expanded = convert_variables(&theirs, &mut Vec::new());
             let itself = |name: &str| Some(format!("${{{name}}}"));

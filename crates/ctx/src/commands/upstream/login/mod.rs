@@ -28,7 +28,7 @@ pub(super) async fn login(
 ) -> CommandResult {
     let output = global.output();
     // The server's 401 response, which this connection provokes, names the authorization server.
-    let upstreams = &workspace.connect_some_upstreams(&|wanted| wanted == section).await.servers;
+    let upstreams = &workspace.connect_some_upstreams(&|configured| configured == section).await.servers;
     let mut signals = Signals::listen()?;
     let logging_in = async {
         let redirect = RedirectListener::listen()
