@@ -488,8 +488,8 @@ impl Knowledge {
     /// The status of every source, configured or only present in the store.
     pub async fn sources(&self) -> Result<Vec<SourceStatus>, StoreError> {
         let store = self.store.clone();
-        let known = tokio::task::spawn_blocking(move || Ok((store.sources()?, store.counts()?)));
-        let (rows, counts) = known.await.unwrap_or_else(|_| Ok(Default::default()))?;
+        let sources_and_counts = tokio::task::spawn_blocking(move || Ok((store.sources()?, store.counts()?)));
+        let (rows, counts) = sources_and_counts.await.unwrap_or_else(|_| Ok(Default::default()))?;
         let mut statuses = Vec::new();
         let configured: BTreeSet<String> = self.source_names().map(ToString::to_string).collect();
         // Concurrently: each check may wait for a network.

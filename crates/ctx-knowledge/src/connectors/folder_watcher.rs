@@ -161,11 +161,11 @@ impl FolderWatches {
         }
         for _ in 0..PASSES_MAX {
             let present = filesystem.folders(&root_identity.root);
-            let fresh: Vec<PathBuf> = present.difference(&self.folders).cloned().collect();
-            if fresh.is_empty() {
+            let new_folders: Vec<PathBuf> = present.difference(&self.folders).cloned().collect();
+            if new_folders.is_empty() {
                 break;
             }
-            for folder in fresh {
+            for folder in new_folders {
                 match watcher.watch(&folder, RecursiveMode::NonRecursive) {
                     Err(error) if !is_unreadable(&error) => return Err(error),
                     _ => self.folders.insert(folder),

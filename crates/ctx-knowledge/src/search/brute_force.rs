@@ -73,11 +73,11 @@ impl<'a> BruteForceRetriever<'a> {
             .collect();
         let score = |chunk: &ChunkTerms| {
             let norm = K1 * (1.0 - B + B * chunk.length as f32 / average_length);
-            let found = terms.iter().zip(&weights).filter_map(|(term, weight)| {
+            let term_scores = terms.iter().zip(&weights).filter_map(|(term, weight)| {
                 let frequency = *chunk.frequencies.get(term)? as f32;
                 Some(weight * frequency / (frequency + norm))
             });
-            found.sum::<f32>()
+            term_scores.sum::<f32>()
         };
         let scored = chunks.iter().map(|chunk| Candidate { place: chunk.place, score: score(chunk) });
         scored.filter(|candidate| candidate.score > 0.0).collect()
@@ -119,15 +119,15 @@ impl Retriever for BruteForceRetriever<'_> {
         limit: usize,
     ) -> Result<Vec<Candidate>, SearchError> {
         let within = self.within(|document| allows(filters, document));
-        let mut found = self.bm25(terms);
-        found.retain(|candidate| within.contains(&candidate.place.0));
-        Ok(top_candidates(found, limit))
+        let mut candidates = self.bm25(terms);
+        candidates.retain(|candidate| within.contains(&candidate.place.0));
+        Ok(top_candidates(candidates, limit))
     }
 
     fn keyword_scores(&self, terms: &[String], places: &[ChunkPlace]) -> Result<Vec<Candidate>, SearchError> {
-        let mut found = self.bm25(terms);
-        found.retain(|candidate| places.contains(&candidate.place));
-        Ok(found)
+        let mut candidates = self.bm25(terms);
+        candidates.retain(|candidate| places.contains(&candidate.place));
+        Ok(candidates)
     }
 
     fn nearest(

@@ -96,15 +96,16 @@ impl Ranker<'_> {
             relevant = self.relevant_documents(&pairs, groups);
         }
         pairs.retain(|pair| relevant.contains(&pair.place.0));
-        let mut seen = HashSet::new();
-        let ranked = pairs.into_iter().filter(|pair| seen.insert(pair.place.0)).map(|pair| RankedDocument {
-            place: pair.place,
-            score: semantic_score(pair.vector.unwrap_or_default()),
-            keyword: None,
-            vector: pair.vector,
-            model: Some(group.model.embedder.model().to_owned()),
-            alpha: None,
-        });
+        let mut seen_documents = HashSet::new();
+        let ranked =
+            pairs.into_iter().filter(|pair| seen_documents.insert(pair.place.0)).map(|pair| RankedDocument {
+                place: pair.place,
+                score: semantic_score(pair.vector.unwrap_or_default()),
+                keyword: None,
+                vector: pair.vector,
+                model: Some(group.model.embedder.model().to_owned()),
+                alpha: None,
+            });
         self.build_hits(Mode::Semantic, &terms, ranked.collect())
     }
 
@@ -301,9 +302,9 @@ impl Ranker<'_> {
         loop {
             let candidates = self.keyword_candidates(terms, requested)?;
             let exhausted = candidates.len() < requested;
-            let mut seen = HashSet::new();
+            let mut seen_documents = HashSet::new();
             let best: Vec<Candidate> =
-                candidates.into_iter().filter(|candidate| seen.insert(candidate.place.0)).collect();
+                candidates.into_iter().filter(|candidate| seen_documents.insert(candidate.place.0)).collect();
             // Ties are broken by date: candidates beyond the last one may have the score of the last hit and be
             // newer.
             let undecided = match (limit.checked_sub(1).and_then(|last| best.get(last)), best.last()) {

@@ -310,7 +310,7 @@ impl DocumentWriter {
         let Some(models) = &self.models else { return Some(NewVectors::default()) };
         let model = models.ingest_model();
         let mut hashes = Vec::with_capacity(document.chunks.len());
-        let mut made = Some(Vec::with_capacity(document.chunks.len()));
+        let mut all_vectors = Some(Vec::with_capacity(document.chunks.len()));
         for (index, spans) in document.chunks.chunks(VECTOR_BATCH_SIZE).enumerate() {
             if self.cancellation.is_cancelled() {
                 return None;
@@ -324,18 +324,18 @@ impl DocumentWriter {
                 })
                 .collect();
             hashes.extend(texts.iter().map(|(_, _, hash)| *hash));
-            if let Some(all) = &mut made {
+            if let Some(all) = &mut all_vectors {
                 match model.vectors(&texts, Effort::Low) {
                     Ok(vectors) => all.extend(vectors),
                     Err(error) => {
                         tracing::warn!(%error, "a document has no vectors yet");
-                        made = None;
+                        all_vectors = None;
                     }
                 }
             }
         }
-        let made = made.map(|vectors| (model.key, vectors));
-        Some(NewVectors { hashes, made, wanted: Some(models.configured.key) })
+        let all_vectors = all_vectors.map(|vectors| (model.key, vectors));
+        Some(NewVectors { hashes, made: all_vectors, wanted: Some(models.configured.key) })
     }
 
     fn skip(&mut self, id: Uuid, document: Document, error: ExtractError) -> Result<(), StoreError> {

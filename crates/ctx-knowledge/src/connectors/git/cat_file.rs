@@ -63,13 +63,13 @@ pub(super) async fn read_token(
     token: &mut Vec<u8>,
 ) -> Result<bool, GitError> {
     token.clear();
-    let mut found = false;
+    let mut has_token = false;
     loop {
         let available = timeout(READ_TIMEOUT, reader.fill_buf()).await.map_err(|_| GitError::TimedOut)??;
         if available.is_empty() {
-            return Ok(found);
+            return Ok(has_token);
         }
-        found = true;
+        has_token = true;
         let at = available.iter().position(|byte| *byte == end);
         let part = &available[..at.unwrap_or(available.len())];
         token.extend_from_slice(&part[..part.len().min(TOKEN_BYTES_MAX.saturating_sub(token.len()))]);

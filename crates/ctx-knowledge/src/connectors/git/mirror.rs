@@ -153,7 +153,7 @@ impl<'a> Mirror<'a> {
                 strange = tampering,
                 "the copy is not as we made it, and is made anew"
             );
-            mirror.discard().map_err(|error| mirror.failure_error(&error.into()))?;
+            mirror.discard().map_err(|error| mirror.to_source_error(&error.into()))?;
         }
         Ok(mirror)
     }
@@ -166,7 +166,7 @@ impl<'a> Mirror<'a> {
         let refs = self
             .ls_remote(&["--symref", REMOTE_NAME, "HEAD"])
             .await
-            .map_err(|error| self.failure_error(&error))?;
+            .map_err(|error| self.to_source_error(&error))?;
         let branch =
             refs.lines().find_map(|line| line.strip_prefix("ref: refs/heads/")?.strip_suffix("\tHEAD"));
         match branch {
@@ -174,7 +174,7 @@ impl<'a> Mirror<'a> {
             None if refs.ends_with("\tHEAD\n") => Ok(Head::Detached),
             None => {
                 let refs =
-                    self.ls_remote(&[REMOTE_NAME]).await.map_err(|error| self.failure_error(&error))?;
+                    self.ls_remote(&[REMOTE_NAME]).await.map_err(|error| self.to_source_error(&error))?;
                 if refs.is_empty() {
                     return Ok(Head::Empty);
                 }
@@ -189,7 +189,7 @@ impl<'a> Mirror<'a> {
         let head = self.head(branch).await?;
         if branch.is_some() {
             let refs = self.ls_remote(&[REMOTE_NAME, &head.reference()]).await;
-            if refs.map_err(|error| self.failure_error(&error))?.is_empty() {
+            if refs.map_err(|error| self.to_source_error(&error))?.is_empty() {
                 return Err(self.missing_branch_error(&head));
             }
         }
@@ -204,7 +204,7 @@ impl<'a> Mirror<'a> {
 
     /// Fetches the newest commit. Recreates a mirror that cannot store it.
     pub(super) async fn update(&mut self, head: &Head) -> Result<(), SourceError> {
-        let is_new = self.ensure_exists().await.map_err(|error| self.failure_error(&error))?;
+        let is_new = self.ensure_exists().await.map_err(|error| self.to_source_error(&error))?;
         let Err(error) = self.fetch_tip(head).await else { return Ok(()) };
         if error.mentions("couldn't find remote ref") {
             return Err(self.missing_branch_error(head));
@@ -214,7 +214,7 @@ impl<'a> Mirror<'a> {
             self.ls_remote(&[REMOTE_NAME, &head.reference()]).await.is_ok_and(|refs| !refs.is_empty())
         };
         if is_new || !matches!(error, GitError::Failed(_)) || !reachable().await {
-            return Err(self.failure_error(&error));
+            return Err(self.to_source_error(&error));
         }
         tracing::warn!(
             repository = self.address.display_url,
@@ -226,9 +226,9 @@ impl<'a> Mirror<'a> {
 
     /// Deletes the mirror and creates another.
     pub(super) async fn recreate(&mut self, head: &Head) -> Result<(), SourceError> {
-        self.discard().map_err(|error| self.failure_error(&error.into()))?;
-        self.ensure_exists().await.map_err(|error| self.failure_error(&error))?;
-        self.fetch_tip(head).await.map_err(|error| self.failure_error(&error))
+        self.discard().map_err(|error| self.to_source_error(&error.into()))?;
+        self.ensure_exists().await.map_err(|error| self.to_source_error(&error))?;
+        self.fetch_tip(head).await.map_err(|error| self.to_source_error(&error))
     }
 
     /// Deletes the mirror.
@@ -249,13 +249,13 @@ impl<'a> Mirror<'a> {
             )
         };
         let path = self.folder.join(IDENTITY);
-        let found = fs::read_to_string(&path).unwrap_or_default();
+        let stored_identity = fs::read_to_string(&path).unwrap_or_default();
         // A full mirror has everything that a partial one has.
-        if found == identity(false) {
+        if stored_identity == identity(false) {
             self.is_partial = false;
             return Ok(false);
         }
-        if self.is_partial && found == identity(true) {
+        if self.is_partial && stored_identity == identity(true) {
             return Ok(false);
         }
         self.discard()?;
@@ -294,7 +294,7 @@ impl<'a> Mirror<'a> {
             self.is_partial = false;
             return self.recreate(head).await;
         }
-        Err(self.failure_error(&error))
+        Err(self.to_source_error(&error))
     }
 
     /// The newest commit, and its tree of the folder to read.
@@ -327,7 +327,7 @@ impl<'a> Mirror<'a> {
         self.source_error(&format!("it has no branch `{}`", head.name()))
     }
 
-    pub(super) fn failure_error(&self, error: &GitError) -> SourceError {
+    pub(super) fn to_source_error(&self, error: &GitError) -> SourceError {
         self.source_error(&error.describe())
     }
 

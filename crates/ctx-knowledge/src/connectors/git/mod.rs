@@ -213,7 +213,7 @@ impl GitConnector {
         }
         self.verified_snapshot(mirror).await.map_err(|reason| match reason {
             SnapshotError::MissingFolder => self.missing_folder_error(mirror),
-            SnapshotError::Damaged(error) => mirror.failure_error(&error),
+            SnapshotError::Damaged(error) => mirror.to_source_error(&error),
         })
     }
 

@@ -223,10 +223,10 @@ impl GitProgram {
     /// Checks the remote against the SSRF policy and resolves its addresses, once.
     async fn resolve_remote(&self) -> Result<(), GitError> {
         if self.resolved_remote().is_none() {
-            let found = PinnedRemote::resolve(&self.address, self.user_overrides.has_proxy)
+            let remote = PinnedRemote::resolve(&self.address, self.user_overrides.has_proxy)
                 .await
                 .map_err(GitError::Unreachable)?;
-            *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+            *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = Some(remote);
         }
         Ok(())
     }
@@ -559,7 +559,7 @@ mod tests {
         ] {
             assert_eq!(informative_line(stderr), expected);
         }
-        let asked = "fatal: could not read Username for 'https://h': terminal prompts disabled";
-        assert!(informative_line(asked).contains("credential helper"));
+        let stderr = "fatal: could not read Username for 'https://h': terminal prompts disabled";
+        assert!(informative_line(stderr).contains("credential helper"));
     }
 }

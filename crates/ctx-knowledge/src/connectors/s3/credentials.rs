@@ -133,21 +133,21 @@ impl AwsEnvironment {
         };
         let config = file("AWS_CONFIG_FILE", "config").unwrap_or_default();
         let credentials = file("AWS_SHARED_CREDENTIALS_FILE", "credentials").unwrap_or_default();
-        let found = [
+        let sections = [
             profile_section(&config, &format!("profile {name}")),
             profile_section(&config, name),
             profile_section(&credentials, name),
         ];
-        if self.get("AWS_PROFILE").is_some() && found.iter().all(Option::is_none) {
+        if self.get("AWS_PROFILE").is_some() && sections.iter().all(Option::is_none) {
             return Err(format!("there is no profile `{name}`"));
         }
-        Ok(found.into_iter().flatten().flatten().collect())
+        Ok(sections.into_iter().flatten().flatten().collect())
     }
 }
 
 /// Keys and values of a section of an INI file, as AWS writes them.
 fn profile_section(text: &str, name: &str) -> Option<BTreeMap<String, String>> {
-    let mut found = None;
+    let mut entries = None;
     let mut inside = false;
     for line in text.lines() {
         let trimmed = line.trim();
@@ -157,16 +157,18 @@ fn profile_section(text: &str, name: &str) -> Option<BTreeMap<String, String>> {
         if let Some(header) = trimmed.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
             inside = header.split_whitespace().eq(name.split_whitespace());
             if inside {
-                found.get_or_insert_with(BTreeMap::new);
+                entries.get_or_insert_with(BTreeMap::new);
             }
         } else if let (true, Some((key, value)), false) =
             (inside, trimmed.split_once('='), line.starts_with([' ', '\t']))
         {
             let value = value.split(" #").next().unwrap_or_default().trim();
-            found.get_or_insert_with(BTreeMap::new).insert(key.trim().to_ascii_lowercase(), value.to_owned());
+            entries
+                .get_or_insert_with(BTreeMap::new)
+                .insert(key.trim().to_ascii_lowercase(), value.to_owned());
         }
     }
-    found
+    entries
 }
 
 #[cfg(test)]
