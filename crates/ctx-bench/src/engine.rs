@@ -4,7 +4,7 @@
 use super::{calls, median, percentile, process};
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
-use ctx_luau::{Engine, EngineSettings, Entry, Refusal, ScriptRun, World};
+use ctx_luau::{Engine, EngineSettings, HostError, HostHandler, ScriptEntry, ScriptRun};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use xtask::release_binary;
@@ -28,8 +28,8 @@ const TOOL: &str = "tool = { name = 't', execute = function(params) return { tex
 struct ConstantWorld;
 
 #[async_trait]
-impl World for ConstantWorld {
-    async fn answer(&self, _: &str, _: Value, _: Vec<u8>) -> Result<(Value, Vec<u8>), Refusal> {
+impl HostHandler for ConstantWorld {
+    async fn answer(&self, _: &str, _: Value, _: Vec<u8>) -> Result<(Value, Vec<u8>), HostError> {
         Ok((json!("answer"), Vec::new()))
     }
 }
@@ -46,10 +46,10 @@ pub(super) fn measure() -> Result<()> {
             runtime.spawn(async move { measure_sequential(label, entry, &source, runs, operations).await }),
         )?
     };
-    measure_script("an expression", Entry::Chunk, TRIVIAL, RUNS, 1)?;
-    measure_script("a tool", Entry::Tool, TOOL, RUNS, 1)?;
+    measure_script("an expression", ScriptEntry::Chunk, TRIVIAL, RUNS, 1)?;
+    measure_script("a tool", ScriptEntry::Tool, TOOL, RUNS, 1)?;
     let host_calls = format!("for i = 1, {HOST_CALLS} do env.get('X') end return 1");
-    measure_script("a question", Entry::Chunk, &host_calls, ROUNDS, HOST_CALLS)?;
+    measure_script("a question", ScriptEntry::Chunk, &host_calls, ROUNDS, HOST_CALLS)?;
     runtime.block_on(measure_concurrent())?;
     runtime.block_on(measure_starts())?;
     runtime.block_on(measure_deadlines())?;
@@ -63,7 +63,7 @@ pub(super) fn engine(workers_spare: usize) -> Result<Engine> {
     Ok(Engine::new(settings)?)
 }
 
-fn script(entry: Entry, source: &str) -> ScriptRun {
+fn script(entry: ScriptEntry, source: &str) -> ScriptRun {
     ScriptRun {
         chunk_name: String::from("bench.lua"),
         source: source.as_bytes().into(),
@@ -82,7 +82,7 @@ fn script(entry: Entry, source: &str) -> ScriptRun {
 /// Runs the same script `runs` times, one at a time. Figures are per operation, of which a run has `operations`.
 async fn measure_sequential(
     label: &str,
-    entry: Entry,
+    entry: ScriptEntry,
     source: &str,
     runs: usize,
     operations: usize,
@@ -122,7 +122,7 @@ async fn measure_concurrent() -> Result<()> {
         let engine = engine.clone();
         tasks.spawn(async move {
             for _ in 0..RUNS / AT_ONCE {
-                engine.run(&script(Entry::Tool, TOOL), &ConstantWorld).await?;
+                engine.run(&script(ScriptEntry::Tool, TOOL), &ConstantWorld).await?;
             }
             anyhow::Ok(())
         });
@@ -154,7 +154,7 @@ async fn measure_starts() -> Result<()> {
     for _ in 0..STARTS {
         let engine = engine(0)?;
         let started = Instant::now();
-        engine.run(&script(Entry::Chunk, "return 1"), &ConstantWorld).await?;
+        engine.run(&script(ScriptEntry::Chunk, "return 1"), &ConstantWorld).await?;
         times.push(started.elapsed().as_secs_f64() * 1e3);
         engine.shutdown().await;
     }
@@ -168,7 +168,7 @@ async fn measure_deadlines() -> Result<()> {
     let engine = engine(1)?;
     let mut delays = Vec::new();
     for _ in 0..DEADLINES {
-        let mut run = script(Entry::Chunk, "while true do pcall(function() while true do end end) end");
+        let mut run = script(ScriptEntry::Chunk, "while true do pcall(function() while true do end end) end");
         run.deadline = Instant::now() + SHORT_TIME;
         ensure!(engine.run(&run, &ConstantWorld).await.is_err(), "an endless script ended");
         delays.push(run.deadline.elapsed().as_secs_f64() * 1e3);

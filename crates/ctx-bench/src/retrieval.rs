@@ -5,7 +5,7 @@
 
 use super::{corpus, process};
 use anyhow::{Context, Result, bail, ensure};
-use ctx_core::Figures;
+use ctx_core::RetrievalMetrics;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -120,12 +120,12 @@ fn run_queries(binary: &Path, workspace: &Path, mode: &str, queries: &[JudgedQue
         ensure!(status == 200, "{status} {answer}");
         let results = answer["results"].as_array().context("no results")?;
         let found: Vec<String> = results.iter().map(|hit| text(hit, "source_id")).collect();
-        figures.push(Figures::of(&found, &query.expected));
+        figures.push(RetrievalMetrics::of(&found, &query.expected));
     }
     let seconds = started.elapsed().as_secs_f64();
     drop(connection);
     server.stop()?;
-    let Figures { ndcg_10, recall_10, mrr_10, .. } = Figures::mean(&figures);
+    let RetrievalMetrics { ndcg_10, recall_10, mrr_10, .. } = RetrievalMetrics::mean(&figures);
     Ok(format!("{ndcg_10:.3} | {recall_10:.3} | {mrr_10:.3} | {} | {seconds:.1}", queries.len()))
 }
 

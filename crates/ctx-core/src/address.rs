@@ -1,7 +1,7 @@
 //! The SSRF policy of every outgoing connection: the IP addresses it may use, depending on who named the host.
 //!
 //! Host names are checked at connection time, on the resolved addresses, so that DNS rebinding cannot bypass the check.
-//! Nothing here does I/O: `ctx-net` asks [`Reach`] which addresses a request may use.
+//! Nothing here does I/O: `ctx-net` asks [`AddressPolicy`] which addresses a request may use.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -40,13 +40,13 @@ pub struct ForbiddenAddress(&'static str);
 /// - A host named by a remote party (a redirect, OAuth metadata, a server URL in a downloaded OpenAPI document) is
 ///   never in a nearer network scope than that party: a public host can refer to public hosts only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Reach {
+pub struct AddressPolicy {
     nearest: NetworkScope,
     /// Literal IP address from trusted configuration; exempt from every check.
     named: Option<IpAddr>,
 }
 
-impl Reach {
+impl AddressPolicy {
     /// Policy for hosts named by the user's own configuration and scripts: all but the always refused addresses.
     pub const OWN: Self = Self { nearest: NetworkScope::Loopback, named: None };
 
@@ -82,7 +82,7 @@ impl Reach {
     }
 
     /// Checks the host of a URL without resolving it: a literal address or a `localhost` name. Other names are checked
-    /// when they are resolved, by [`Reach::reachable`].
+    /// when they are resolved, by [`AddressPolicy::reachable`].
     pub fn check_host(self, host: &str) -> Result<(), ForbiddenAddress> {
         match literal(host) {
             Some(address) => self.check(address),
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn link_local_metadata_translated_and_unusable_addresses_are_refused_to_everybody() {
         for (text, expected) in REFUSED {
-            for reach in [Reach::OWN, Reach::INTERNET] {
+            for reach in [AddressPolicy::OWN, AddressPolicy::INTERNET] {
                 assert_eq!(reach.check(ip(text)).unwrap_err().to_string(), expected, "{text}");
             }
         }
@@ -302,8 +302,8 @@ mod tests {
             ("::ffff:8.8.8.8", Internet),
         ] {
             assert_eq!(classify(ip(text)), Ok(scope), "{text}");
-            assert_eq!(Reach::OWN.check(ip(text)), Ok(()), "{text}");
-            assert_eq!(Reach::INTERNET.check(ip(text)).is_ok(), scope == Internet, "{text}");
+            assert_eq!(AddressPolicy::OWN.check(ip(text)), Ok(()), "{text}");
+            assert_eq!(AddressPolicy::INTERNET.check(ip(text)).is_ok(), scope == Internet, "{text}");
         }
     }
 
@@ -311,15 +311,15 @@ mod tests {
     fn a_remote_party_refers_to_nothing_nearer_than_itself() {
         let near = [("127.0.0.1", 3), ("10.0.0.1", 2), ("8.8.8.8", 1)];
         for (peer, count) in near {
-            let reach = Reach::OWN.referred_by(ip(peer));
+            let reach = AddressPolicy::OWN.referred_by(ip(peer));
             let allowed = near.iter().filter(|(address, _)| reach.check(ip(address)).is_ok());
             assert_eq!(allowed.count(), count, "{peer}");
             // A later hop cannot widen the policy.
             assert_eq!(reach.referred_by(ip("127.0.0.1")), reach);
         }
-        let refused = Reach::INTERNET.check(ip("127.0.0.1")).unwrap_err();
+        let refused = AddressPolicy::INTERNET.check(ip("127.0.0.1")).unwrap_err();
         assert_eq!(refused.to_string(), "an address of this machine");
-        let refused = Reach::INTERNET.check(ip("10.0.0.1")).unwrap_err();
+        let refused = AddressPolicy::INTERNET.check(ip("10.0.0.1")).unwrap_err();
         assert_eq!(refused.to_string(), "an address of a private network");
         // A name with several addresses has the scope of the farthest.
         assert_eq!(NetworkScope::of_all([ip("127.0.0.1"), ip("8.8.8.8")]), NetworkScope::Internet);
@@ -331,16 +331,16 @@ mod tests {
     fn configuration_names_an_address_by_writing_it_and_no_other() {
         for (text, _) in REFUSED {
             let host = if text.contains(':') { format!("[{text}]") } else { text.to_owned() };
-            let reach = Reach::configured(&host);
+            let reach = AddressPolicy::configured(&host);
             assert_eq!(reach.check(ip(text)), Ok(()), "{text}");
             assert_eq!(reach.check_host(&host), Ok(()), "{text}");
             let others = REFUSED.iter().filter(|(other, _)| reach.check(ip(other)).is_ok());
             assert_eq!(others.count(), 1, "{text}");
         }
         // A host name does not exempt the addresses that it resolves to.
-        assert!(Reach::configured("metadata.example").check(ip("169.254.169.254")).is_err());
+        assert!(AddressPolicy::configured("metadata.example").check(ip("169.254.169.254")).is_err());
         // The exemption survives redirects to the same host.
-        let reach = Reach::configured("169.254.7.7").referred_by(ip("169.254.7.7"));
+        let reach = AddressPolicy::configured("169.254.7.7").referred_by(ip("169.254.7.7"));
         assert_eq!(reach.check(ip("169.254.7.7")), Ok(()));
         assert!(reach.check(ip("169.254.169.254")).is_err());
         assert!(reach.check(ip("127.0.0.1")).is_err());
@@ -349,16 +349,16 @@ mod tests {
     #[test]
     fn a_host_that_is_an_address_is_checked_as_one() {
         for host in ["169.254.169.254", "[fe80::1]", "0.0.0.0", "[::ffff:a9fe:a9fe]"] {
-            assert!(Reach::OWN.check_host(host).is_err(), "{host}");
+            assert!(AddressPolicy::OWN.check_host(host).is_err(), "{host}");
         }
         for host in ["127.0.0.1", "[::1]", "metadata.example", "localhost", "a.localhost."] {
-            assert_eq!(Reach::OWN.check_host(host), Ok(()), "{host}");
+            assert_eq!(AddressPolicy::OWN.check_host(host), Ok(()), "{host}");
         }
         for host in ["127.0.0.1", "[::1]", "localhost", "LOCALHOST.", "a.b.localhost", "10.0.0.1"] {
-            assert!(Reach::INTERNET.check_host(host).is_err(), "{host}");
+            assert!(AddressPolicy::INTERNET.check_host(host).is_err(), "{host}");
         }
         for host in ["localhost.example", "mylocalhost", "8.8.8.8"] {
-            assert_eq!(Reach::INTERNET.check_host(host), Ok(()), "{host}");
+            assert_eq!(AddressPolicy::INTERNET.check_host(host), Ok(()), "{host}");
         }
     }
 
@@ -366,11 +366,11 @@ mod tests {
     fn a_name_is_reached_at_its_allowed_addresses_and_not_at_all_without_one() {
         let address = |text: &str| SocketAddr::new(ip(text), 80);
         let (good, bad) = (address("10.0.0.7"), address("169.254.169.254"));
-        assert_eq!(Reach::OWN.reachable([bad, good]), Ok(vec![good]));
-        let refused = Reach::OWN.reachable([bad]).unwrap_err();
+        assert_eq!(AddressPolicy::OWN.reachable([bad, good]), Ok(vec![good]));
+        let refused = AddressPolicy::OWN.reachable([bad]).unwrap_err();
         assert_eq!(refused.to_string(), "a link-local address");
-        assert_eq!(Reach::OWN.reachable([]), Ok(Vec::new()));
-        assert!(Reach::INTERNET.reachable([good]).is_err());
+        assert_eq!(AddressPolicy::OWN.reachable([]), Ok(Vec::new()));
+        assert!(AddressPolicy::INTERNET.reachable([good]).is_err());
     }
 
     proptest! {
@@ -390,7 +390,7 @@ mod tests {
             };
             // `::1` and `::` are not IPv4-compatible addresses.
             prop_assume!(prefix != 6 || bits > 1);
-            for reach in [Reach::OWN, Reach::INTERNET] {
+            for reach in [AddressPolicy::OWN, AddressPolicy::INTERNET] {
                 if reach.check(outer.into()).is_ok() {
                     prop_assert_eq!(reach.check(inner.into()), Ok(()));
                 }

@@ -5,8 +5,8 @@
 
 use crate::content::compact;
 use crate::{
-    Annotations, BuiltinProvider, Call, Completing, Completions, ContentBlock, Identifier, Output, Provider,
-    Tool, ToolError, ToolSpec,
+    Annotations, BuiltinProvider, Call, CompletionRequest, Completions, ContentBlock, Identifier, Output,
+    Provider, Tool, ToolError, ToolSpec,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub trait Agent: Send + Sync + 'static {
     async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError>;
 
     /// Completion values for an argument; by default the matching `choices` of its spec.
-    async fn complete(&self, request: &Completing) -> Result<Completions, ToolError> {
+    async fn complete(&self, request: &CompletionRequest) -> Result<Completions, ToolError> {
         let spec = self.spec();
         let argument = spec.arguments.iter().find(|argument| argument.name == request.argument);
         let choices = argument.map(|argument| argument.choices.as_slice()).unwrap_or_default();

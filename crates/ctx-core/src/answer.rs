@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// The JSON form of a tool's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerForm {
+pub enum ResultFormat {
     /// The bare value; its format is documented.
     Unwrapped,
     /// `{"result": …}`, and `logs` if the tool logged something.
@@ -17,7 +17,7 @@ pub enum AnswerForm {
 /// The tool that runs a submitted script.
 const EXECUTE: &str = "execute";
 
-impl AnswerForm {
+impl ResultFormat {
     /// The form of a tool's results.
     pub fn of(name: &ToolName) -> Self {
         match BuiltinProvider::named(name.provider().as_str()) {
@@ -99,11 +99,11 @@ mod tests {
     #[test]
     fn the_form_depends_on_the_tool() {
         let form = |provider: &str, tool: &str| {
-            AnswerForm::of(&ToolName::new(Identifier::sanitize(provider), Identifier::sanitize(tool)))
+            ResultFormat::of(&ToolName::new(Identifier::sanitize(provider), Identifier::sanitize(tool)))
         };
-        assert_eq!(form("context", "search"), AnswerForm::Unwrapped);
-        assert_eq!(form("ctx", "execute"), AnswerForm::Detailed);
-        assert_eq!(form("ctx", "list_functions"), AnswerForm::Wrapped);
-        assert_eq!(form("tools", "execute"), AnswerForm::Wrapped);
+        assert_eq!(form("context", "search"), ResultFormat::Unwrapped);
+        assert_eq!(form("ctx", "execute"), ResultFormat::Detailed);
+        assert_eq!(form("ctx", "list_functions"), ResultFormat::Wrapped);
+        assert_eq!(form("tools", "execute"), ResultFormat::Wrapped);
     }
 }

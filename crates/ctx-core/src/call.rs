@@ -3,8 +3,8 @@
 use crate::deadline::{AnswerWaits, Deadline};
 use crate::peer::MaskedPeer;
 use crate::{
-    Catalog, ErrorKind, Identifier, Identity, Inside, Limits, NoPeer, Peer, Question, RunId, ToolError,
-    Unanswered,
+    Catalog, ErrorKind, Identifier, Identity, Limits, NestedCallStats, NoPeer, Peer, Question, QuestionError,
+    RunId, ToolError,
 };
 use serde_json::{Map, Value};
 use std::fmt;
@@ -68,9 +68,9 @@ impl NestedCallCounter {
     }
 
     /// The statistics for an outermost call whose result has this size.
-    pub(crate) fn stats(&self, result_bytes: usize) -> Inside {
+    pub(crate) fn stats(&self, result_bytes: usize) -> NestedCallStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Inside::new(read(&self.calls), read(&self.result_bytes), result_bytes)
+        NestedCallStats::new(read(&self.calls), read(&self.result_bytes), result_bytes)
     }
 }
 
@@ -240,10 +240,10 @@ impl Call {
 
     /// Sends a question to the peer. Deadlines are suspended until the answer arrives or [`ANSWER_TIME_MAX`] is used
     /// up.
-    pub async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
+    pub async fn ask(&self, question: Question) -> Result<Value, QuestionError> {
         let left = ANSWER_TIME_MAX.saturating_sub(self.root.waits.total());
         let _waiting = self.root.waits.start();
-        tokio::time::timeout(left, self.peer().ask(question)).await.unwrap_or(Err(Unanswered::TooLate))
+        tokio::time::timeout(left, self.peer().ask(question)).await.unwrap_or(Err(QuestionError::TooLate))
     }
 
     /// The catalog with which this call began.

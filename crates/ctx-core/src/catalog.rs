@@ -13,14 +13,14 @@ pub use door::json_size;
 
 use crate::agent;
 use crate::lazy_argument_schema::LazyArgumentSchema;
-use crate::rate::{Meter, Meters};
+use crate::rate::{Meters, RateLimiter};
 use crate::resource;
 use crate::result_observations::ResultObservations;
 use crate::run::cut_text;
 use crate::{
-    Agent, AgentSpec, BuiltinProvider, Call, Completable, Completing, Completions, Identifier, Keeper,
-    Limits, Policy, Prompt, Redactor, ResourceContent, Resources, RunLog, Tool, ToolError, ToolName,
-    ToolSpec, nearest,
+    Agent, AgentSpec, BuiltinProvider, Call, CompletionRequest, CompletionTarget, Completions, FileStore,
+    Identifier, Limits, Policy, Prompt, Redactor, ResourceContent, Resources, RunLog, Tool, ToolError,
+    ToolName, ToolSpec, nearest,
 };
 use awaited_provider::AwaitedProvider;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub struct Catalog {
     agents: BTreeMap<String, RegisteredAgent>,
     /// In the order of their providers.
     resources: Vec<Arc<dyn Resources>>,
-    keeper: Option<Arc<dyn Keeper>>,
+    keeper: Option<Arc<dyn FileStore>>,
     limits: Limits,
     policy: Arc<dyn Policy>,
     runs: Arc<dyn RunLog>,
@@ -60,11 +60,11 @@ pub struct Catalog {
 }
 
 struct RegisteredTool {
-    entry: Entry,
+    entry: CatalogEntry,
     tool: Arc<dyn Tool>,
     argument_schema: Arc<LazyArgumentSchema>,
     observations: Arc<ResultObservations>,
-    meter: Option<Arc<Meter>>,
+    meter: Option<Arc<RateLimiter>>,
 }
 
 impl RegisteredTool {
@@ -88,7 +88,7 @@ struct RegisteredAgent {
 
 /// Metadata of one tool in a catalog.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct CatalogEntry {
     /// Its full name.
     pub name: ToolName,
     /// The tool's own metadata.
@@ -101,12 +101,12 @@ pub struct Entry {
 
 impl Catalog {
     /// All tools by full name, except hidden ones: they are in no listing and have no entry.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &CatalogEntry> {
         self.tools.values().map(|registered| &registered.entry)
     }
 
     /// All tools that scripts can call as functions: without those that resolve agents or read resources.
-    pub fn functions(&self) -> impl Iterator<Item = &Entry> {
+    pub fn functions(&self) -> impl Iterator<Item = &CatalogEntry> {
         let is_hidden = |provider: &Identifier| {
             BuiltinProvider::named(provider.as_str()).is_some_and(|builtin| !builtin.has_functions())
         };
@@ -114,14 +114,14 @@ impl Catalog {
     }
 
     /// The tools that clients see, in a stable order: built-in ones first.
-    pub fn listed(&self) -> impl Iterator<Item = &Entry> {
+    pub fn listed(&self) -> impl Iterator<Item = &CatalogEntry> {
         let exposed =
             |builtin: bool| self.entries().filter(move |entry| entry.exposed && entry.builtin == builtin);
         exposed(true).chain(exposed(false))
     }
 
     /// Metadata of a tool, by full or outward name.
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
+    pub fn entry(&self, name: &str) -> Option<&CatalogEntry> {
         self.find_registered(name).map(|registered| &registered.entry)
     }
 
@@ -172,17 +172,17 @@ impl Catalog {
 
     /// Completion values for an argument of an agent or URI template. The policy must allow the caller to resolve the
     /// agent or to read the resource.
-    pub async fn complete(request: &Completing, call: Call) -> Result<Completions, ToolError> {
+    pub async fn complete(request: &CompletionRequest, call: Call) -> Result<Completions, ToolError> {
         let catalog = call.root.catalog.clone();
         let permit = async |tool: String| catalog.permit(&tool, call.caller(), call.identity()).await;
         let completing = async {
             match &request.of {
-                Completable::Agent(name) => {
+                CompletionTarget::Agent(name) => {
                     let registered = catalog.find_agent(name)?;
                     permit(agent::tool_name(name)).await?;
                     registered.agent.complete(request).await
                 }
-                Completable::Template(uri) => match catalog.origin(uri) {
+                CompletionTarget::Template(uri) => match catalog.origin(uri) {
                     // A URI template of no known origin has no completions.
                     None => Ok(Completions::default()),
                     Some(origin) => {
@@ -220,7 +220,7 @@ impl Catalog {
     }
 
     /// The store of kept files; used only by [`Call::keep`] and [`Call::kept`].
-    pub(crate) fn keeper(&self) -> Option<&dyn Keeper> {
+    pub(crate) fn keeper(&self) -> Option<&dyn FileStore> {
         self.keeper.as_deref()
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 /// A completion request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completing {
+pub struct CompletionRequest {
     /// The agent or URI template that has the argument.
-    pub of: Completable,
+    pub of: CompletionTarget,
     /// Name of the argument.
     pub argument: String,
     /// Text typed so far.
@@ -17,7 +17,7 @@ pub struct Completing {
 
 /// An agent or URI template whose arguments can be completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Completable {
+pub enum CompletionTarget {
     /// An agent, by name.
     Agent(String),
     /// A URI template, as listed.

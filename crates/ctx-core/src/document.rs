@@ -60,7 +60,7 @@ pub struct Document {
     /// Media type, if the source knows it.
     pub content_type: Option<String>,
     /// The content.
-    pub content: Content,
+    pub content: DocumentContent,
     /// Additional metadata.
     pub metadata: Map<String, Value>,
     /// Labels to filter by.
@@ -72,7 +72,7 @@ pub struct Document {
 
 impl Document {
     /// A document with only an id and content.
-    pub fn new(source_id: impl Into<String>, content: Content) -> Self {
+    pub fn new(source_id: impl Into<String>, content: DocumentContent) -> Self {
         Self {
             source_id: source_id.into(),
             source_url: None,
@@ -91,7 +91,7 @@ impl Document {
 
 /// Content of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum DocumentContent {
     /// Plain text.
     Text(String),
     /// Bytes to extract text from.
@@ -124,7 +124,7 @@ pub struct Cursor(pub String);
 
 /// Result of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pulled {
+pub struct PullResult {
     /// Position at which the next pull resumes.
     pub cursor: Option<Cursor>,
     /// Whether the pull named every document that exists.
@@ -144,7 +144,7 @@ pub enum Listing {
 #[async_trait]
 pub trait Connector: Send + Sync + 'static {
     /// Sends every change since `cursor` to `sink`; returns the cursor to resume from.
-    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError>;
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError>;
 
     /// Checks that the source can be reached, without reading it.
     async fn check(&self) -> Result<(), SourceError>;
@@ -218,11 +218,11 @@ pub enum SourceError {
 pub struct SinkClosed;
 
 /// The documents of a source that the last sync stored.
-pub trait Known: Send + Sync + 'static {
+pub trait KnownDocuments: Send + Sync + 'static {
     /// Whether the document is stored with this fingerprint. Also marks it as existing.
     fn is_current(&self, source_id: &str, fingerprint: &str) -> bool;
 
-    /// Looks these documents up at once, before [`Known::is_current`] is called for each.
+    /// Looks these documents up at once, before [`KnownDocuments::is_current`] is called for each.
     fn prefetch(&self, _source_ids: &[&str]) {}
 
     /// Sets the number of documents of the source, for progress.
@@ -233,13 +233,13 @@ pub trait Known: Send + Sync + 'static {
 #[derive(Clone)]
 pub struct Sink {
     changes: mpsc::Sender<Change>,
-    known: Arc<dyn Known>,
+    known: Arc<dyn KnownDocuments>,
     secret_files: Arc<AtomicU64>,
 }
 
 impl Sink {
     /// A sink that buffers up to `capacity` changes, and its receiver.
-    pub fn channel(capacity: usize, known: Arc<dyn Known>) -> (Self, mpsc::Receiver<Change>) {
+    pub fn channel(capacity: usize, known: Arc<dyn KnownDocuments>) -> (Self, mpsc::Receiver<Change>) {
         let (changes, receiver) = mpsc::channel(capacity);
         (Self { changes, known, secret_files: Arc::default() }, receiver)
     }

@@ -3,7 +3,7 @@
 //! The kind determines the error code and the HTTP status, here and nowhere else. `message` is for the client; `detail`
 //! is for the log.
 
-use crate::{Inside, LogLine, Unanswered};
+use crate::{LogLine, NestedCallStats, QuestionError};
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
@@ -108,8 +108,8 @@ pub struct ToolError {
 #[derive(Debug, Default)]
 struct ExtraDetails {
     data: Option<Value>,
-    inside: Inside,
-    unanswered: Option<Unanswered>,
+    inside: NestedCallStats,
+    unanswered: Option<QuestionError>,
 }
 
 impl ToolError {
@@ -175,13 +175,13 @@ impl ToolError {
 
     /// Marks the error as the consequence of a question without an answer.
     #[must_use]
-    pub fn with_unanswered(mut self, reason: Unanswered) -> Self {
+    pub fn with_unanswered(mut self, reason: QuestionError) -> Self {
         self.extra.get_or_insert_default().unanswered = Some(reason);
         self
     }
 
     /// Why a question had no answer, if that caused the error.
-    pub fn unanswered(&self) -> Option<Unanswered> {
+    pub fn unanswered(&self) -> Option<QuestionError> {
         self.extra.as_ref()?.unanswered
     }
 
@@ -196,7 +196,7 @@ impl ToolError {
         &self.logs
     }
 
-    pub(crate) fn with_nested_calls(mut self, inside: Inside) -> Self {
+    pub(crate) fn with_nested_calls(mut self, inside: NestedCallStats) -> Self {
         if inside.calls > 0 {
             self.extra.get_or_insert_default().inside = inside;
         }
@@ -204,7 +204,7 @@ impl ToolError {
     }
 
     /// The nested calls until the failure; set for an outermost call only.
-    pub fn inside(&self) -> Inside {
+    pub fn inside(&self) -> NestedCallStats {
         self.extra.as_ref().map(|extra| extra.inside).unwrap_or_default()
     }
 
@@ -246,8 +246,8 @@ impl ToolError {
     }
 }
 
-impl From<Unanswered> for ToolError {
-    fn from(reason: Unanswered) -> Self {
+impl From<QuestionError> for ToolError {
+    fn from(reason: QuestionError) -> Self {
         Self::new(ErrorKind::Tool, reason.to_string()).with_unanswered(reason)
     }
 }

@@ -11,7 +11,7 @@ const FIRST_SCREEN: usize = 5;
 
 /// Retrieval metrics of one query, or averages over several; each in [0, 1].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct RetrievalMetrics {
     /// nDCG of the first ten results. The gain of a document is its grade itself, as in `trec_eval` and BEIR,
     /// discounted by the logarithm of its rank.
     pub ndcg_10: f64,
@@ -23,7 +23,7 @@ pub struct Figures {
     pub mrr_10: f64,
 }
 
-impl Figures {
+impl RetrievalMetrics {
     /// Metrics of one query: its results, best first, against the grades of the expected documents. A grade of 0 means
     /// not expected; a document that is found twice counts at its first rank.
     pub fn of<Id: Eq + Hash>(found: &[Id], expected: &HashMap<Id, u32>) -> Self {
@@ -111,14 +111,14 @@ mod tests {
     #[test]
     fn figures_are_those_worked_out_by_hand() {
         // Ranks 2 and 6 of grades 2 and 1: (2/log2 3 + 1/log2 7) / (2 + 1/log2 3).
-        let figures = Figures::of(&found("xayzwbv"), &expected(&[('a', 2), ('b', 1)]));
+        let figures = RetrievalMetrics::of(&found("xayzwbv"), &expected(&[('a', 2), ('b', 1)]));
         assert!(is_near(figures.ndcg_10, (1.261_859_5 + 0.356_207_2) / 2.630_929_8), "{figures:?}");
         assert_eq!((figures.recall_5, figures.recall_10, figures.mrr_10), (0.5, 1.0, 0.5));
 
         // Grades 3, 2, 3, 0, 1, 2 in this order: 3 + 1.2619 + 1.5 + 0 + 0.3869 + 0.7124 against
         // 3, 3, 2, 2, 1: 3 + 1.8928 + 1 + 0.8614 + 0.3869.
         let grades = expected(&[('a', 3), ('b', 2), ('c', 3), ('e', 1), ('f', 2)]);
-        let figures = Figures::of(&found("abcdef"), &grades);
+        let figures = RetrievalMetrics::of(&found("abcdef"), &grades);
         assert!(is_near(figures.ndcg_10, 6.861_126_7 / 7.140_995_2), "{figures:?}");
         assert_eq!((figures.recall_5, figures.recall_10, figures.mrr_10), (0.8, 1.0, 1.0));
     }
@@ -127,25 +127,25 @@ mod tests {
     fn what_comes_after_the_tenth_counts_for_nothing() {
         let grades = expected(&[('a', 1)]);
         for nothing in ["0123456789a", ""] {
-            let figures = Figures::of(&found(nothing), &grades);
-            assert_eq!(format!("{figures:?}"), format!("{:?}", Figures::default()));
+            let figures = RetrievalMetrics::of(&found(nothing), &grades);
+            assert_eq!(format!("{figures:?}"), format!("{:?}", RetrievalMetrics::default()));
         }
-        assert!(is_near(Figures::of(&found("012345678a"), &grades).mrr_10, 0.1));
+        assert!(is_near(RetrievalMetrics::of(&found("012345678a"), &grades).mrr_10, 0.1));
     }
 
     #[test]
     fn a_grade_of_zero_expects_nothing() {
-        let figures = Figures::of(&found("ba"), &expected(&[('a', 4), ('b', 0)]));
+        let figures = RetrievalMetrics::of(&found("ba"), &expected(&[('a', 4), ('b', 0)]));
         assert_eq!((figures.recall_5, figures.mrr_10), (1.0, 0.5));
-        assert_eq!(Figures::of(&found("b"), &expected(&[('b', 0)])), Figures::default());
+        assert_eq!(RetrievalMetrics::of(&found("b"), &expected(&[('b', 0)])), RetrievalMetrics::default());
     }
 
     #[test]
     fn the_mean_weighs_every_question_alike_and_of_nothing_is_zero() {
-        let (one, none) = (Figures::of(&['a'], &expected(&[('a', 7)])), Figures::default());
-        let mean = Figures::mean([&one, &none, &none, &none]);
+        let (one, none) = (RetrievalMetrics::of(&['a'], &expected(&[('a', 7)])), RetrievalMetrics::default());
+        let mean = RetrievalMetrics::mean([&one, &none, &none, &none]);
         assert!(mean.named().iter().all(|(_, value)| is_near(*value, 0.25)), "{mean:?}");
-        assert_eq!(Figures::mean([]), Figures::default());
+        assert_eq!(RetrievalMetrics::mean([]), RetrievalMetrics::default());
         assert_eq!(one.minus(&none), one);
     }
 
@@ -154,7 +154,7 @@ mod tests {
         fn every_figure_is_between_zero_and_one(
             found in vec(0..30_u8, 0..40), expected in hash_map(0..30_u8, 0..5_u32, 0..30)
         ) {
-            for (name, value) in Figures::of(&found, &expected).named() {
+            for (name, value) in RetrievalMetrics::of(&found, &expected).named() {
                 prop_assert!((0.0..=1.0 + 1e-9).contains(&value), "{} {}", name, value);
             }
         }
@@ -165,7 +165,7 @@ mod tests {
         ) {
             let mut best: Vec<u8> = expected.keys().copied().collect();
             best.sort_by_key(|id| std::cmp::Reverse(expected[id]));
-            for (name, value) in Figures::of(&best, &expected).named() {
+            for (name, value) in RetrievalMetrics::of(&best, &expected).named() {
                 prop_assert!(is_near(value, 1.0), "{} {}", name, value);
             }
         }
@@ -180,7 +180,7 @@ mod tests {
             if grade(&order[index]) > grade(&order[index - 1]) {
                 better.swap(index, index - 1);
             }
-            let change = Figures::of(&better, &expected).minus(&Figures::of(&order, &expected));
+            let change = RetrievalMetrics::of(&better, &expected).minus(&RetrievalMetrics::of(&order, &expected));
             prop_assert!(change.named().iter().all(|(_, value)| *value > -1e-9), "{:?}", change);
         }
     }

@@ -9,7 +9,7 @@ pub const FILE_PREFIX: &str = "ctx://file/";
 
 /// A file's content, with its name and media type.
 #[derive(Clone, PartialEq, Eq)]
-pub struct KeptFile {
+pub struct StoredFile {
     /// File name without a path, if there is one.
     pub name: Option<String>,
     /// Media type.
@@ -19,32 +19,32 @@ pub struct KeptFile {
 }
 
 /// Omits the bytes.
-impl fmt::Debug for KeptFile {
+impl fmt::Debug for StoredFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeptFile({:?}, {}, {} bytes)", self.name, self.content_type, self.bytes.len())
     }
 }
 
 /// Stores files, each for its owner.
-pub trait Keeper: Send + Sync + 'static {
+pub trait FileStore: Send + Sync + 'static {
     /// Stores a file and returns its URI, which cannot be guessed.
-    fn keep(&self, file: KeptFile, owner: Option<&Identity>) -> String;
+    fn keep(&self, file: StoredFile, owner: Option<&Identity>) -> String;
 
     /// The file with this URI, if this reader may read it; otherwise `not_found`.
-    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<KeptFile, ToolError>;
+    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<StoredFile, ToolError>;
 }
 
 impl Call {
     /// Stores a file for the caller of this call, and returns its URI. `None` if the catalog has no store for files,
     /// and for a CLI command: the store would end with its process.
-    pub fn keep(&self, file: &KeptFile) -> Option<String> {
+    pub fn keep(&self, file: &StoredFile) -> Option<String> {
         let is_command = *self.caller() == Caller::Cli && self.depth() == 0;
         let keeper = self.catalog().keeper().filter(|_| !is_command)?;
         Some(keeper.keep(file.clone(), self.identity()))
     }
 
     /// The file with this URI that was stored for the caller of this call.
-    pub fn kept(&self, uri: &str) -> Result<KeptFile, ToolError> {
+    pub fn kept(&self, uri: &str) -> Result<StoredFile, ToolError> {
         match self.catalog().keeper() {
             Some(keeper) => keeper.kept(uri, self.identity()),
             None => Err(ToolError::not_found("no files are kept here")),

@@ -1,6 +1,6 @@
 //! A tool's compiled argument schema, shared by all catalogs that have the tool.
 
-use crate::{ArgumentSchema, Entry};
+use crate::{ArgumentSchema, CatalogEntry};
 use std::sync::{Arc, OnceLock};
 
 /// A tool's argument schema, compiled on first use.
@@ -14,7 +14,7 @@ struct CompiledSchema {
 }
 
 impl LazyArgumentSchema {
-    fn compiled(&self, Entry { name, spec, builtin, .. }: &Entry) -> &CompiledSchema {
+    fn compiled(&self, CatalogEntry { name, spec, builtin, .. }: &CatalogEntry) -> &CompiledSchema {
         self.0.get_or_init(|| {
             let schema = Arc::unwrap_or_clone(spec.input_schema.get());
             match ArgumentSchema::compile(schema) {
@@ -38,12 +38,12 @@ impl LazyArgumentSchema {
     }
 
     /// The tool's schema, compiled on first use.
-    pub(crate) fn get(&self, entry: &Entry) -> &ArgumentSchema {
+    pub(crate) fn get(&self, entry: &CatalogEntry) -> &ArgumentSchema {
         &self.compiled(entry).schema
     }
 
     /// Why arguments are not validated, if the schema is faulty.
-    pub(crate) fn fault(&self, entry: &Entry) -> Option<&str> {
+    pub(crate) fn fault(&self, entry: &CatalogEntry) -> Option<&str> {
         self.compiled(entry).fault.as_deref()
     }
 }

@@ -41,35 +41,36 @@ mod tool;
 mod unique_keys;
 mod visible;
 
-pub use address::{ForbiddenAddress, NetworkScope, Reach};
+pub use address::{AddressPolicy, ForbiddenAddress, NetworkScope};
 pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
-pub use answer::{AnswerForm, is_call_tool_result};
+pub use answer::{ResultFormat, is_call_tool_result};
 pub use argument_schema::{ArgumentSchema, SchemaError, json_schema};
 pub use body::BodyArgument;
 pub use builtin::BuiltinProvider;
 pub use call::{ANSWER_TIME_MAX, Call, Caller};
-pub use catalog::{Catalog, CatalogBuilder, Entry, json_size};
-pub use completion::{Completable, Completing, Completions};
+pub use catalog::{Catalog, CatalogBuilder, CatalogEntry, json_size};
+pub use completion::{CompletionRequest, CompletionTarget, Completions};
 pub use content::ContentBlock;
 pub use document::{
-    Change, Connector, Content, Cursor, Document, Known, Listing, Pulled, Signal, Sink, SinkClosed,
-    SourceError, SourceName, Watch, Watcher,
+    Change, Connector, Cursor, Document, DocumentContent, KnownDocuments, Listing, PullResult, Signal, Sink,
+    SinkClosed, SourceError, SourceName, Watch, Watcher,
 };
 pub use error::{ErrorKind, ToolError, chain};
-pub use figures::Figures;
-pub use kept_file::{FILE_PREFIX, Keeper, KeptFile};
+pub use figures::RetrievalMetrics;
+pub use kept_file::{FILE_PREFIX, FileStore, StoredFile};
 pub use limits::Limits;
 pub use live::LiveCatalog;
 pub use name::{Identifier, InvalidName, ToolName};
 pub use nullable::{input_schema, output_schema};
-pub use peer::{NoPeer, Peer, Progress, Question, Unanswered, Want};
+pub use peer::{NoPeer, Peer, Progress, Question, QuestionError, QuestionKind};
 pub use policy::{AllowAll, Decision, Identity, Policy};
-pub use rate::{InvalidRate, Meter, RateLimit};
+pub use rate::{InvalidRate, RateLimit, RateLimiter};
 pub use redact::{Redactor, is_ordinary_value};
 pub use resource::{
-    Following, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources,
+    Resource, ResourceChange, ResourceContent, ResourcePage, ResourceSubscription, ResourceTemplate,
+    Resources,
 };
-pub use run::{Discard, Inside, Outcome, Run, RunId, RunLog};
+pub use run::{NestedCallStats, NoRunLog, Run, RunId, RunLog, RunOutcome};
 pub use schema::Schema;
 pub use scope::{InvalidScopes, ScopePolicy};
 pub use secret::Secret;

@@ -21,8 +21,8 @@ pub trait Peer: Send + Sync + 'static {
     fn log(&self, _level: tracing::Level, _message: &str) {}
 
     /// Asks a question and waits for the answer.
-    async fn ask(&self, _question: Question) -> Result<Value, Unanswered> {
-        Err(Unanswered::Unable)
+    async fn ask(&self, _question: Question) -> Result<Value, QuestionError> {
+        Err(QuestionError::Unable)
     }
 }
 
@@ -43,12 +43,12 @@ pub struct Question {
     /// Identifies the question among those of one call, if the caller names it.
     pub key: Option<String>,
     /// The kind of question.
-    pub want: Want,
+    pub want: QuestionKind,
 }
 
 /// A kind of question, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Want {
+pub enum QuestionKind {
     /// Elicitation: the user enters a value that matches the schema.
     Person {
         /// The question.
@@ -64,7 +64,7 @@ pub enum Want {
 
 /// Why a question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
+pub enum QuestionError {
     /// The client does not support such questions.
     #[error("this client cannot be asked")]
     Unable,
@@ -85,7 +85,7 @@ pub enum Unanswered {
     Unfit,
 }
 
-impl Unanswered {
+impl QuestionError {
     const ALL: [Self; 6] =
         [Self::Unable, Self::Declined, Self::Dismissed, Self::TooLate, Self::Unaskable, Self::Unfit];
 
@@ -138,19 +138,19 @@ impl Peer for MaskedPeer {
         self.peer.log(level, &self.catalog.mask_text(message.to_owned()));
     }
 
-    async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
+    async fn ask(&self, question: Question) -> Result<Value, QuestionError> {
         let want = match question.want {
-            Want::Person { message, schema } => {
-                Want::Person { message: self.catalog.mask_text(message), schema }
+            QuestionKind::Person { message, schema } => {
+                QuestionKind::Person { message: self.catalog.mask_text(message), schema }
             }
-            Want::Model(request) => {
+            QuestionKind::Model(request) => {
                 let masked = self.catalog.redactor().json(&Value::Object(request));
-                Want::Model(match masked {
+                QuestionKind::Model(match masked {
                     Value::Object(request) => request,
                     _ => Map::new(),
                 })
             }
-            Want::Roots => Want::Roots,
+            QuestionKind::Roots => QuestionKind::Roots,
         };
         self.peer.ask(Question { want, ..question }).await
     }

@@ -38,7 +38,7 @@ impl FromStr for RateLimit {
 
 /// Enforces a [`RateLimit`] with the generic cell rate algorithm (GCRA): a token bucket whose only state is one time.
 #[derive(Debug)]
-pub struct Meter {
+pub struct RateLimiter {
     interval: Duration,
     /// How far the theoretical arrival time may be ahead of now: the burst.
     tolerance: Duration,
@@ -46,7 +46,7 @@ pub struct Meter {
     full_at: Mutex<Instant>,
 }
 
-impl Meter {
+impl RateLimiter {
     /// Starts with a whole burst available.
     pub fn new(limit: RateLimit) -> Self {
         let interval = limit.period / limit.calls.get();
@@ -76,13 +76,13 @@ impl Meter {
 /// The meters of all tools that have a rate limit, by full name. A catalog shares them with its replacement, so that
 /// the limit holds whichever catalog a call uses.
 #[derive(Debug, Default)]
-pub(crate) struct Meters(Mutex<HashMap<(String, RateLimit), Arc<Meter>>>);
+pub(crate) struct Meters(Mutex<HashMap<(String, RateLimit), Arc<RateLimiter>>>);
 
 impl Meters {
     /// The meter of a tool, created on first use.
-    pub(crate) fn of(&self, name: &str, limit: RateLimit) -> Arc<Meter> {
+    pub(crate) fn of(&self, name: &str, limit: RateLimit) -> Arc<RateLimiter> {
         let mut meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        meters.entry((name.to_owned(), limit)).or_insert_with(|| Arc::new(Meter::new(limit))).clone()
+        meters.entry((name.to_owned(), limit)).or_insert_with(|| Arc::new(RateLimiter::new(limit))).clone()
     }
 
     /// Drops the meters of tools that are in no catalog any more.
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_allowed_and_the_next_call_must_wait() {
-        let meter = Meter::new("3/h".parse().unwrap());
+        let meter = RateLimiter::new("3/h".parse().unwrap());
         for _ in 0..3 {
             assert!(meter.take().is_ok());
         }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn calls_come_back_one_interval_after_another_up_to_the_burst() {
-        let meter = Meter::new("3/m".parse().unwrap());
+        let meter = RateLimiter::new("3/m".parse().unwrap());
         let start = Instant::now();
         let at = |seconds| meter.take_at(start + Duration::from_secs(seconds)).is_ok();
         assert_eq!([at(0), at(0), at(0), at(0)], [true, true, true, false]);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_time_to_wait_is_enough() {
-        let meter = Meter::new("7/s".parse().unwrap());
+        let meter = RateLimiter::new("7/s".parse().unwrap());
         let mut now = Instant::now() + Duration::from_secs(1);
         for _ in 0..100 {
             if let Err(wait) = meter.take_at(now) {

@@ -4,8 +4,8 @@
 //! tool.
 
 use crate::{
-    Annotations, BuiltinProvider, Call, Catalog, Completing, Completions, Identifier, Output, Provider, Tool,
-    ToolError, ToolSpec,
+    Annotations, BuiltinProvider, Call, Catalog, CompletionRequest, Completions, Identifier, Output,
+    Provider, Tool, ToolError, ToolSpec,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -43,13 +43,13 @@ pub trait Resources: Send + Sync + 'static {
 
     /// Subscribes to changes of one resource until the returned handle is dropped, if [`Resources::changes`] alone
     /// would not report them.
-    async fn follow(&self, uri: &str) -> Option<Following> {
+    async fn follow(&self, uri: &str) -> Option<ResourceSubscription> {
         let _ = uri;
         None
     }
 
     /// Completion values for an argument of a URI template.
-    async fn complete(&self, request: &Completing) -> Result<Completions, ToolError> {
+    async fn complete(&self, request: &CompletionRequest) -> Result<Completions, ToolError> {
         let _ = request;
         Ok(Completions::default())
     }
@@ -61,7 +61,7 @@ pub trait Resources: Send + Sync + 'static {
 }
 
 /// A subscription to changes of a resource, which ends when this is dropped.
-pub type Following = Box<dyn Send + Sync>;
+pub type ResourceSubscription = Box<dyn Send + Sync>;
 
 /// Metadata of a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

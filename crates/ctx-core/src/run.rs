@@ -61,13 +61,13 @@ pub struct Run {
     /// Size of the result.
     pub result_bytes: usize,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum RunOutcome {
     /// With a result.
     Ok,
     /// With an error.
@@ -81,14 +81,14 @@ pub enum Outcome {
 
 /// Statistics of the calls nested in a call, which its caller neither had to make nor to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Inside {
+pub struct NestedCallStats {
     /// Number of nested calls, at any depth.
     pub calls: u64,
     /// Bytes of their results that the call's own result leaves out: those beyond its size.
     pub bytes_kept: u64,
 }
 
-impl Inside {
+impl NestedCallStats {
     /// Statistics of calls whose results have `bytes` bytes in total, nested in a call with a result of `result_bytes`.
     pub fn new(calls: u64, bytes: u64, result_bytes: usize) -> Self {
         Self { calls, bytes_kept: bytes.saturating_sub(result_bytes as u64) }
@@ -103,9 +103,9 @@ pub trait RunLog: Send + Sync + 'static {
 
 /// Stores nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Discard;
+pub struct NoRunLog;
 
-impl RunLog for Discard {
+impl RunLog for NoRunLog {
     fn record(&self, _: Run) {}
 }
 

@@ -1,8 +1,8 @@
 //! Tools, and the providers that offer them.
 
 use crate::{
-    Agent, BodyArgument, Call, ContentBlock, Identifier, Inside, Keeper, RateLimit, Resources, Schema,
-    ToolError,
+    Agent, BodyArgument, Call, ContentBlock, FileStore, Identifier, NestedCallStats, RateLimit, Resources,
+    Schema, ToolError,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize, Serializer};
@@ -63,7 +63,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// The store of kept files for all tools of the catalog, if this provider has one.
-    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+    fn keeper(&self) -> Option<Arc<dyn FileStore>> {
         None
     }
 
@@ -185,7 +185,7 @@ pub struct Output {
     /// Log lines, if they are part of the result.
     pub logs: Vec<LogLine>,
     /// Statistics of nested calls; the catalog sets them for an outermost call.
-    pub inside: Inside,
+    pub inside: NestedCallStats,
     /// Pagination, if the result is one page of a list. For scripts that iterate over pages; clients do not get it.
     pub page: Option<Box<Page>>,
 }

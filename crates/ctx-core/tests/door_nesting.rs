@@ -4,8 +4,8 @@
 
 use crate::common::{self, answer, echo, error_of, from_cli, refusal, relay, sleeper, tool, with};
 use ctx_core::{
-    Catalog, ErrorKind, Inside, Limits, LiveCatalog, NoPeer, Output, Peer, Question, ToolError, Unanswered,
-    Want,
+    Catalog, ErrorKind, Limits, LiveCatalog, NestedCallStats, NoPeer, Output, Peer, Question, QuestionError,
+    QuestionKind, ToolError,
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ async fn an_outermost_call_tells_how_many_were_inside_and_what_they_kept() {
         Box::pin(async move {
             for _ in 0..2 {
                 let output = Catalog::call("middle", json!({}), call.nested()?).await?;
-                assert_eq!(output.inside, Inside::default());
+                assert_eq!(output.inside, NestedCallStats::default());
             }
             match arguments.contains_key("wrong") {
                 true => Catalog::call("search", json!({}), call.nested()?).await,
@@ -50,13 +50,13 @@ async fn an_outermost_call_tells_how_many_were_inside_and_what_they_kept() {
     });
     let catalog = with([large, middle, outer, echo("echo")]).build();
     let output = Catalog::call("outer", json!({}), from_cli(&catalog)).await.unwrap();
-    assert_eq!(output.inside, Inside { calls: 4, bytes_kept: 3_900 });
+    assert_eq!(output.inside, NestedCallStats { calls: 4, bytes_kept: 3_900 });
     let error = Catalog::call("outer", json!({"wrong": 1}), from_cli(&catalog)).await.unwrap_err();
-    assert_eq!(error.inside(), Inside { calls: 4, bytes_kept: 4_000 });
+    assert_eq!(error.inside(), NestedCallStats { calls: 4, bytes_kept: 4_000 });
     let output = Catalog::call("middle", json!({}), from_cli(&catalog)).await.unwrap();
-    assert_eq!(output.inside, Inside { calls: 1, bytes_kept: 0 });
+    assert_eq!(output.inside, NestedCallStats { calls: 1, bytes_kept: 0 });
     let output = Catalog::call("echo", json!({}), from_cli(&catalog)).await.unwrap();
-    assert_eq!(output.inside, Inside::default());
+    assert_eq!(output.inside, NestedCallStats::default());
 }
 
 /// Answers with the whole seconds it has left.
@@ -376,7 +376,7 @@ struct Slow(bool);
 
 #[async_trait::async_trait]
 impl Peer for Slow {
-    async fn ask(&self, _: Question) -> Result<Value, Unanswered> {
+    async fn ask(&self, _: Question) -> Result<Value, QuestionError> {
         tokio::time::sleep(seconds(if self.0 { 60 } else { 10 * HOUR })).await;
         Ok(json!("yes"))
     }
@@ -386,7 +386,7 @@ impl Peer for Slow {
 async fn the_time_a_person_takes_to_answer_does_not_count() {
     let asker = tool("asker", |arguments, call| {
         Box::pin(async move {
-            let answer = call.ask(Question { key: None, want: Want::Roots }).await.ok();
+            let answer = call.ask(Question { key: None, want: QuestionKind::Roots }).await.ok();
             let nested = call.nested()?;
             Catalog::call("nap", json!({}), nested).await?;
             if arguments.contains_key("linger") {

@@ -6,8 +6,8 @@ use crate::common::{Runs, echo, from_cli, provider};
 use async_trait::async_trait;
 use ctx_core::{
     Call, Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Identifier, Identity, Limits, LiveCatalog,
-    Outcome, Provider, Redactor, ResourceContent, ResourcePage, Resources, Secret, Tool, ToolError, ToolName,
-    ToolSpec,
+    Provider, Redactor, ResourceContent, ResourcePage, Resources, RunOutcome, Secret, Tool, ToolError,
+    ToolName, ToolSpec,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,12 +171,12 @@ async fn reading_is_recorded_with_secrets_masked() {
 
     let runs = runs.take();
     assert_eq!(runs.len(), 2);
-    assert_eq!((runs[0].id, &runs[0].outcome), (id, &Outcome::Ok));
+    assert_eq!((runs[0].id, &runs[0].outcome), (id, &RunOutcome::Ok));
     assert!(runs[0].tool.starts_with("resources."), "{}", runs[0].tool);
     assert!(runs[0].result_bytes > 0);
     assert!(runs[0].arguments["uri"].as_str().unwrap().starts_with("book://"));
     assert_eq!(runs[0].arguments.to_string().find("hunter22"), None);
-    let expected = Outcome::Failed { code: "tool_error".to_owned(), message };
+    let expected = RunOutcome::Failed { code: "tool_error".to_owned(), message };
     assert_eq!(runs[1].outcome, expected);
 }
 

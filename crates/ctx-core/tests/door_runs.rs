@@ -4,7 +4,7 @@ use crate::common::{
     Log, Runs, answer, echo, error_of, failing, from_cli, refusal, relay, sleeper, tool, with,
 };
 use ctx_core::{
-    Call, Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Identity, Limits, Outcome, Redactor, Run,
+    Call, Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Identity, Limits, Redactor, Run, RunOutcome,
     Secret, ToolError, ToolName, ToolSpec,
 };
 use jiff::Timestamp;
@@ -18,8 +18,8 @@ fn build_recorded(builder: CatalogBuilder) -> (Arc<Catalog>, Arc<Runs>) {
     (builder.runs(runs.clone()).build(), runs)
 }
 
-fn failed(code: &str, message: &str) -> Outcome {
-    Outcome::Failed { code: code.to_owned(), message: message.to_owned() }
+fn failed(code: &str, message: &str) -> RunOutcome {
+    RunOutcome::Failed { code: code.to_owned(), message: message.to_owned() }
 }
 
 /// The run of one call of `echo` with these arguments.
@@ -32,7 +32,7 @@ async fn run_of(arguments: Value, redactor: Redactor) -> Run {
 }
 
 /// Tool and outcome of each run, in the order they ended.
-fn endings(runs: &Runs) -> Vec<(String, Outcome)> {
+fn endings(runs: &Runs) -> Vec<(String, RunOutcome)> {
     runs.take().into_iter().map(|run| (run.tool, run.outcome)).collect()
 }
 
@@ -56,7 +56,7 @@ async fn a_run_tells_who_called_what_and_how_it_ended() {
         arguments: json!({"title": "größe"}),
         argument_bytes: r#"{"title":"größe"}"#.len(),
         result_bytes: r#"{"title":"größe"}"#.len(),
-        outcome: Outcome::Ok,
+        outcome: RunOutcome::Ok,
     };
     assert_eq!(runs, [expected]);
 }
@@ -236,7 +236,7 @@ async fn the_message_of_a_failed_run_is_masked_and_cut() {
     let redactor = Redactor::new([Secret::new("hunter2hunter2")]);
     let (catalog, runs) = build_recorded(with([leaking]).redactor(redactor));
     refusal(&catalog, "leak", json!({})).await;
-    let [(_, Outcome::Failed { message, .. })] = &endings(&runs)[..] else { panic!("one failed run") };
+    let [(_, RunOutcome::Failed { message, .. })] = &endings(&runs)[..] else { panic!("one failed run") };
     assert!(message.starts_with("key ***: xxx") && message.len() < 5_000, "{message}");
 }
 

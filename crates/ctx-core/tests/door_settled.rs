@@ -3,7 +3,7 @@
 use crate::common::{Runs, from_cli, refusal};
 use async_trait::async_trait;
 use ctx_core::{
-    Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Identifier, Identity, Limits, Outcome, Provider,
+    Caller, Catalog, CatalogBuilder, Decision, ErrorKind, Identifier, Identity, Limits, Provider, RunOutcome,
     Tool, ToolName, ToolSpec,
 };
 use ctx_testkit::{TestTool, echo, provider, tool};
@@ -139,7 +139,7 @@ async fn an_early_call_waits_and_is_validated_completed_and_recorded_like_any_ot
         |place: usize| (runs[place].tool.as_str(), &runs[place].arguments, runs[place].duration.as_secs());
     assert_eq!(recorded(0), ("up.say_twice", &json!({"text": "late"}), 2));
     assert_eq!(recorded(1), ("up.say_twice", &json!({"text": 7}), 0));
-    assert_eq!(runs[0].outcome, Outcome::Ok);
+    assert_eq!(runs[0].outcome, RunOutcome::Ok);
     // The catalog with which the call started is unchanged.
     assert!(functions(&catalog).is_empty() && missing(&catalog) == ["up"]);
 }

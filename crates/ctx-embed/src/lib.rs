@@ -17,6 +17,6 @@ mod tokenizer;
 pub mod vector;
 
 pub use bert::Pooling;
-pub use local::{LocalModel, Shape};
+pub use local::{BertDimensions, LocalModel};
 pub use model::Model;
 pub use tokenizer::Tokenizer;

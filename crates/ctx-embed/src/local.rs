@@ -15,7 +15,7 @@ const POSITIONS_MAX: usize = 65_536;
 
 /// The dimensions and parameters of a BERT model, needed before its tensors are read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
+pub struct BertDimensions {
     /// Hidden size: dimensions of a token's vector and of the result.
     pub hidden: usize,
     /// Number of layers.
@@ -38,7 +38,7 @@ pub struct Shape {
     pub pooling: Pooling,
 }
 
-impl Shape {
+impl BertDimensions {
     /// Checks that the kernels support this model; the error says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         let sized = |name: &str, size: usize, max: usize| match size {
@@ -79,7 +79,7 @@ impl Shape {
 
 /// A model of the BERT family with its quantised weights in memory.
 pub struct LocalModel {
-    shape: Shape,
+    shape: BertDimensions,
     token_codes: Vec<i8>,
     token_scales: Vec<f32>,
     positions: Vec<f32>,
@@ -97,7 +97,7 @@ impl LocalModel {
     /// Builds a model from its tensors. `tensor` is called once per tensor, with its name in a `BertModel` and its
     /// shape.
     pub fn new(
-        shape: Shape,
+        shape: BertDimensions,
         tensor: impl FnMut(&str, &[usize]) -> Result<Vec<f32>, String>,
     ) -> Result<Self, String> {
         shape.check()?;
@@ -136,7 +136,7 @@ impl LocalModel {
     }
 
     fn weights(&self) -> Weights<'_> {
-        let Shape { hidden, heads, wide, pooling, .. } = self.shape;
+        let BertDimensions { hidden, heads, wide, pooling, .. } = self.shape;
         Weights {
             sizes: TransformerSizes { hidden, heads, wide },
             token_codes: &self.token_codes,
@@ -161,7 +161,7 @@ impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> TensorReader<Sou
         Ok(values)
     }
 
-    fn norm(&mut self, name: &str, shape: &Shape) -> Result<Norm, String> {
+    fn norm(&mut self, name: &str, shape: &BertDimensions) -> Result<Norm, String> {
         Ok(Norm {
             gains: self.get(&format!("{name}.weight"), &[shape.hidden])?,
             biases: self.get(&format!("{name}.bias"), &[shape.hidden])?,
@@ -169,8 +169,8 @@ impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> TensorReader<Sou
         })
     }
 
-    fn layer(&mut self, number: usize, shape: &Shape) -> Result<Layer, String> {
-        let Shape { hidden, wide, .. } = *shape;
+    fn layer(&mut self, number: usize, shape: &BertDimensions) -> Result<Layer, String> {
+        let BertDimensions { hidden, wide, .. } = *shape;
         let name = |part: &str| format!("encoder.layer.{number}.{part}");
         let mut attention = Linear::new(hidden);
         // The attention scale (1/√d) is folded into the weights of the queries.

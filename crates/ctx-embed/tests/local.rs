@@ -1,13 +1,13 @@
 //! Models with a caller's weights, compared with plain float arithmetic.
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_embed::{LocalModel, Pooling, Shape, Tokenizer};
+use ctx_embed::{BertDimensions, LocalModel, Pooling, Tokenizer};
 use std::collections::HashMap;
 
 const CLASS: u32 = 101;
 const SEPARATOR: u32 = 102;
 
-const SHAPE: Shape = Shape {
+const SHAPE: BertDimensions = BertDimensions {
     hidden: 64,
     layers: 2,
     heads: 2,
@@ -44,18 +44,18 @@ fn tensor(name: &str, shape: &[usize]) -> Vec<f32> {
         .collect()
 }
 
-fn model(shape: &Shape) -> LocalModel {
+fn model(shape: &BertDimensions) -> LocalModel {
     LocalModel::new(shape.clone(), |name, shape| Ok(tensor(name, shape))).unwrap()
 }
 
 /// The same model, computed directly from the definition.
 struct Reference {
-    shape: Shape,
+    shape: BertDimensions,
     tensors: HashMap<String, Vec<f32>>,
 }
 
 impl Reference {
-    fn new(shape: &Shape) -> Self {
+    fn new(shape: &BertDimensions) -> Self {
         let mut tensors = HashMap::new();
         LocalModel::new(shape.clone(), |name, shape| {
             tensors.insert(name.to_owned(), tensor(name, shape));
@@ -90,7 +90,7 @@ impl Reference {
     }
 
     fn embed(&self, text: &str) -> Vec<f32> {
-        let Shape { hidden, layers, places, .. } = self.shape;
+        let BertDimensions { hidden, layers, places, .. } = self.shape;
         let mut ids = Tokenizer::builtin().encode(text, places - 2);
         ids.insert(0, CLASS);
         ids.push(SEPARATOR);
@@ -166,12 +166,12 @@ fn gelu(x: f32) -> f32 {
 fn vectors_are_what_the_definition_says() {
     let shapes = [
         SHAPE,
-        Shape { pooling: Pooling::First, ..SHAPE },
-        Shape { hidden: 32, heads: 2, wide: 16, layers: 1, ..SHAPE },
-        Shape { hidden: 96, heads: 2, epsilon: 0.1, kinds: 1, ..SHAPE },
+        BertDimensions { pooling: Pooling::First, ..SHAPE },
+        BertDimensions { hidden: 32, heads: 2, wide: 16, layers: 1, ..SHAPE },
+        BertDimensions { hidden: 96, heads: 2, epsilon: 0.1, kinds: 1, ..SHAPE },
         // More inputs than full-range activations can be summed over in 32 bits.
-        Shape { wide: 4_096, layers: 1, ..SHAPE },
-        Shape { vocabulary: 30_528, places: 40, layers: 3, heads: 4, ..SHAPE },
+        BertDimensions { wide: 4_096, layers: 1, ..SHAPE },
+        BertDimensions { vocabulary: 30_528, places: 40, layers: 3, heads: 4, ..SHAPE },
     ];
     for shape in shapes {
         let (model, reference) = (model(&shape), Reference::new(&shape));
@@ -192,21 +192,39 @@ fn what_has_no_place_changes_nothing() {
 
 #[test]
 fn a_shape_without_kernels_is_refused() {
-    let problem = |shape: Shape| shape.check().unwrap_err();
+    let problem = |shape: BertDimensions| shape.check().unwrap_err();
     let shape = || SHAPE;
     let cases = [
-        (Shape { hidden: 72, heads: 1, ..shape() }, "the hidden size must be a multiple of 16, not 72"),
-        (Shape { hidden: 0, ..shape() }, "the hidden size must be between 1 and 8192, not 0"),
-        (Shape { layers: 0, ..shape() }, "the number of layers must be between 1 and 256, not 0"),
-        (Shape { heads: 0, ..shape() }, "the number of attention heads must be between 1 and 64, not 0"),
-        (Shape { heads: 3, ..shape() }, "the hidden size 64 cannot be shared by 3 attention heads"),
-        (Shape { heads: 8, ..shape() }, "the size of an attention head must be a multiple of 16, not 8"),
-        (Shape { wide: 100, ..shape() }, "the intermediate size must be a multiple of 16, not 100"),
-        (Shape { wide: 9_008, ..shape() }, "the intermediate size must be between 1 and 8192, not 9008"),
-        (Shape { vocabulary: 28_996, ..shape() }, "the vocabulary must have 30522 word pieces, not 28996"),
-        (Shape { places: 41, ..shape() }, "a text of 41 tokens has no place in 40 positions"),
-        (Shape { places: 2, ..shape() }, "a text of 2 tokens has no place in 40 positions"),
-        (Shape { epsilon: f32::NAN, ..shape() }, "the epsilon of the norms must be between 0 and 1, not NaN"),
+        (
+            BertDimensions { hidden: 72, heads: 1, ..shape() },
+            "the hidden size must be a multiple of 16, not 72",
+        ),
+        (BertDimensions { hidden: 0, ..shape() }, "the hidden size must be between 1 and 8192, not 0"),
+        (BertDimensions { layers: 0, ..shape() }, "the number of layers must be between 1 and 256, not 0"),
+        (
+            BertDimensions { heads: 0, ..shape() },
+            "the number of attention heads must be between 1 and 64, not 0",
+        ),
+        (BertDimensions { heads: 3, ..shape() }, "the hidden size 64 cannot be shared by 3 attention heads"),
+        (
+            BertDimensions { heads: 8, ..shape() },
+            "the size of an attention head must be a multiple of 16, not 8",
+        ),
+        (BertDimensions { wide: 100, ..shape() }, "the intermediate size must be a multiple of 16, not 100"),
+        (
+            BertDimensions { wide: 9_008, ..shape() },
+            "the intermediate size must be between 1 and 8192, not 9008",
+        ),
+        (
+            BertDimensions { vocabulary: 28_996, ..shape() },
+            "the vocabulary must have 30522 word pieces, not 28996",
+        ),
+        (BertDimensions { places: 41, ..shape() }, "a text of 41 tokens has no place in 40 positions"),
+        (BertDimensions { places: 2, ..shape() }, "a text of 2 tokens has no place in 40 positions"),
+        (
+            BertDimensions { epsilon: f32::NAN, ..shape() },
+            "the epsilon of the norms must be between 0 and 1, not NaN",
+        ),
     ];
     for (shape, expected) in cases {
         assert_eq!(problem(shape), expected);

@@ -7,7 +7,7 @@
 
 use ctx_extract::{ExtractLimits, ExtractedText, RawDocument, STACK_BYTES, run_job};
 use ctx_testkit::{PDF_PAGES, pdf};
-use ctx_worker::{Pool, PoolSettings, Request, WorkerProgram};
+use ctx_worker::{JobRequest, Pool, PoolSettings, WorkerProgram};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn compare(documents: &[Vec<u8>]) {
         let mut texts = Vec::new();
         for bytes in documents {
             let document = document(bytes);
-            let request = Request {
+            let request = JobRequest {
                 json: &ctx_extract::encode_job(&document, ExtractLimits::DEFAULT).unwrap(),
                 bytes: document.bytes(),
                 wait_max: MINUTE,

@@ -3,7 +3,7 @@
 //! The structure is built with utoipa. The tools' schemas are inserted as JSON, because OpenAPI 3.1 uses JSON
 //! Schema, and a typed model of it would lose keywords.
 
-use ctx_core::{AnswerForm, Catalog, Entry};
+use ctx_core::{Catalog, CatalogEntry, ResultFormat};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItemBuilder};
@@ -64,7 +64,7 @@ pub(crate) fn document(catalog: &Catalog) -> Value {
     document
 }
 
-fn tool_item(entry: &Entry, name: &str) -> PathItem {
+fn tool_item(entry: &CatalogEntry, name: &str) -> PathItem {
     let response = response_name(entry);
     let operation =
         |id: &str, contents: &[(&str, &str)]| operation_with(id, &entry.spec.description, contents);
@@ -135,23 +135,23 @@ fn bearer_scheme() -> SecurityScheme {
     SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build())
 }
 
-fn request_name(entry: &Entry) -> String {
+fn request_name(entry: &CatalogEntry) -> String {
     format!("{}_request", entry.name.outward())
 }
 
-fn response_name(entry: &Entry) -> String {
+fn response_name(entry: &CatalogEntry) -> String {
     format!("{}_response", entry.name.outward())
 }
 
-fn response_schema(entry: &Entry) -> Value {
+fn response_schema(entry: &CatalogEntry) -> Value {
     let own = entry.spec.output_schema.as_ref().map(|schema| Arc::unwrap_or_clone(schema.get()));
     let own = own.unwrap_or_else(|| json!({}));
-    match AnswerForm::of(&entry.name) {
-        AnswerForm::Unwrapped => own,
-        AnswerForm::Wrapped => {
+    match ResultFormat::of(&entry.name) {
+        ResultFormat::Unwrapped => own,
+        ResultFormat::Wrapped => {
             json!({"type": "object", "properties": {"result": own, "logs": logs_schema()}, "required": ["result"]})
         }
-        AnswerForm::Detailed => {
+        ResultFormat::Detailed => {
             object_schema(json!({"result": own, "logs": logs_schema(), "meta": meta_schema()}))
         }
     }

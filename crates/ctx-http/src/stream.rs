@@ -7,7 +7,7 @@ use crate::error::ApiError;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use ctx_core::{AnswerForm, Call, Catalog, ErrorKind, LogLine, Output, Peer, Progress, ToolError};
+use ctx_core::{Call, Catalog, ErrorKind, LogLine, Output, Peer, Progress, ResultFormat, ToolError};
 use futures::{Stream, stream};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ pub(crate) async fn stream_call(
     name: String,
     arguments: Value,
     call: Call,
-    form: AnswerForm,
+    form: ResultFormat,
     calls: &TaskTracker,
 ) -> Result<Response, ApiError> {
     let queue = Arc::new(EventQueue::default());
@@ -83,7 +83,7 @@ fn events(call_stream: CallStream) -> impl Stream<Item = Result<Event, Infallibl
 struct CallStream {
     queue: Arc<EventQueue>,
     state: CallState,
-    form: AnswerForm,
+    form: ResultFormat,
 }
 
 enum CallState {
@@ -242,7 +242,7 @@ mod tests {
 
     fn call_stream(state: CallState) -> (Arc<EventQueue>, CallStream) {
         let queue = Arc::new(EventQueue::default());
-        (queue.clone(), CallStream { queue, state, form: AnswerForm::Wrapped })
+        (queue.clone(), CallStream { queue, state, form: ResultFormat::Wrapped })
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Shutdown and client disconnects: which calls are waited for, which are cut off, and what is recorded.
 
 use crate::common::{self, ApiServer, CallGate, LIMITS, SHORT, ServerBuilder, get, post, within_deadline};
-use ctx_core::{Outcome, Run};
+use ctx_core::{Run, RunOutcome};
 use ctx_http::HttpLimits;
 use serde_json::json;
 use std::io;
@@ -16,12 +16,12 @@ async fn server_with_short_drain(gate: &Arc<CallGate>) -> ApiServer {
     ServerBuilder::with([gate.tool("wait")]).limits(HttpLimits { drain: SHORT, ..LIMITS }).start().await
 }
 
-fn cancelled() -> Outcome {
-    Outcome::Failed { code: "cancelled".to_owned(), message: "the caller went away".to_owned() }
+fn cancelled() -> RunOutcome {
+    RunOutcome::Failed { code: "cancelled".to_owned(), message: "the caller went away".to_owned() }
 }
 
 /// A run without its id and times.
-fn run_summary(run: Run) -> (String, String, serde_json::Value, Outcome) {
+fn run_summary(run: Run) -> (String, String, serde_json::Value, RunOutcome) {
     (run.tool, run.caller, run.arguments, run.outcome)
 }
 
@@ -166,11 +166,11 @@ async fn answers_and_failures_are_recorded_as_calls_over_http() {
     let mut server = ServerBuilder::with(common::standard_tools()).start().await;
     server.call("echo", json!({"a": 1})).await;
     let run = run_summary(server.next_run().await);
-    assert_eq!(run, ("tools.echo".to_owned(), "http".to_owned(), json!({"a": 1}), Outcome::Ok));
+    assert_eq!(run, ("tools.echo".to_owned(), "http".to_owned(), json!({"a": 1}), RunOutcome::Ok));
 
     server.refusal("create_ticket", json!({})).await;
     let message = "missing required parameter: title".to_owned();
-    let refused = Outcome::Failed { code: "bad_request".to_owned(), message };
+    let refused = RunOutcome::Failed { code: "bad_request".to_owned(), message };
     let run = run_summary(server.next_run().await);
     assert_eq!(run, ("tools.create_ticket".to_owned(), "http".to_owned(), json!({}), refused));
 }

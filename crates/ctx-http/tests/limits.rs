@@ -5,7 +5,7 @@ use crate::common::{
     self, ApiServer, HttpClient, LIMITS, SHORT, ServerBuilder, TestRequest, get, post, returning,
     standard_tools, within_deadline,
 };
-use ctx_core::Outcome;
+use ctx_core::RunOutcome;
 use ctx_http::HttpLimits;
 use serde_json::{Value, json};
 
@@ -297,7 +297,7 @@ async fn a_client_that_does_not_read_its_response_loses_its_slot() {
     let mut server = ServerBuilder::with([large]).limits(limits).start().await;
     let mut client = server.connect().await;
     client.send(post("/tools/large")).await;
-    assert_eq!(server.next_run().await.outcome, Outcome::Ok);
+    assert_eq!(server.next_run().await.outcome, RunOutcome::Ok);
     wait_for_free_slot(&server).await;
     drop(client);
 }

@@ -5,7 +5,7 @@ use crate::common::{
     CallGate, Events, LIMITS, SHORT, ServerBuilder, TestTool, echo, get, post, provider, standard_tools,
     streaming_request,
 };
-use ctx_core::{ErrorKind, LogLine, Outcome, Output, Progress, Schema, ToolError};
+use ctx_core::{ErrorKind, LogLine, Output, Progress, RunOutcome, Schema, ToolError};
 use ctx_http::HttpLimits;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -225,8 +225,8 @@ async fn a_connection_serves_on_after_a_stream() {
     assert_eq!(client.read_response().await.status, 200);
 }
 
-fn cancelled() -> Outcome {
-    Outcome::Failed { code: "cancelled".to_owned(), message: "the caller went away".to_owned() }
+fn cancelled() -> RunOutcome {
+    RunOutcome::Failed { code: "cancelled".to_owned(), message: "the caller went away".to_owned() }
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ fn flooding_tool() -> TestTool {
 async fn a_client_that_does_not_read_holds_up_no_tool_and_still_gets_the_result() {
     let mut server = ServerBuilder::with([flooding_tool()]).start().await;
     let events = Events::of(&server, streaming_request("flood")).await;
-    assert_eq!(server.next_run().await.outcome, Outcome::Ok);
+    assert_eq!(server.next_run().await.outcome, RunOutcome::Ok);
 
     let mut events = events.all().await;
     let (name, result) = events.pop().unwrap();

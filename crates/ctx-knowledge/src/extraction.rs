@@ -2,7 +2,7 @@
 //! document that crashes, stalls or exhausts memory costs only a warning.
 
 use ctx_extract::{CancelCheck, ExtractError, ExtractLimits, ExtractedText, RawDocument, STACK_BYTES};
-use ctx_worker::{LeaseError, Pool, PoolFigures, PoolSettings, Request, RequestError, WorkerProgram};
+use ctx_worker::{JobRequest, JobRequestError, LeaseError, Pool, PoolSettings, PoolStats, WorkerProgram};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,7 +73,7 @@ impl Extraction {
     }
 
     /// The state of the worker pool; `None` before it is started.
-    pub fn figures(&self) -> Option<PoolFigures> {
+    pub fn figures(&self) -> Option<PoolStats> {
         self.workers.as_ref()?.running_pool().map(|pool| pool.figures())
     }
 
@@ -157,7 +157,7 @@ impl ExtractionWorkers {
     ) -> Result<ExtractedText, ExtractError> {
         let limits = self.settings.limits;
         let pool = self.pool()?;
-        let request = Request {
+        let request = JobRequest {
             json: &ctx_extract::encode_job(document, limits)?,
             bytes: document.bytes(),
             wait_max: WAIT_MAX,
@@ -172,23 +172,23 @@ impl ExtractionWorkers {
     }
 
     /// The reason why a document has no text, and whether extraction is retried while the document is unchanged.
-    fn classify_error(&self, error: RequestError) -> ExtractError {
+    fn classify_error(&self, error: JobRequestError) -> ExtractError {
         match error {
-            RequestError::Lease(LeaseError::Stopped) => ExtractError::interrupted(),
-            RequestError::Lease(error) => ExtractError::NotNow(format!("it cannot be read now: {error}")),
-            RequestError::Late(_) => ExtractError::too_slow(self.settings.limits.time),
-            RequestError::Violation(violation) => {
+            JobRequestError::Lease(LeaseError::Stopped) => ExtractError::interrupted(),
+            JobRequestError::Lease(error) => ExtractError::NotNow(format!("it cannot be read now: {error}")),
+            JobRequestError::Late(_) => ExtractError::too_slow(self.settings.limits.time),
+            JobRequestError::Violation(violation) => {
                 ExtractError::Failed(format!("the process that read it sent {violation}"))
             }
-            RequestError::Crashed(exit) if exit.is_out_of_memory() => {
+            JobRequestError::Crashed(exit) if exit.is_out_of_memory() => {
                 let megabytes = self.settings.memory_bytes_max >> 20;
                 ExtractError::Failed(format!("reading it took more than {megabytes} MB of memory"))
             }
             // A user or the OOM killer may have killed the worker, perhaps not because of the document.
-            RequestError::Crashed(exit) if exit.was_killed() => {
+            JobRequestError::Crashed(exit) if exit.was_killed() => {
                 ExtractError::NotNow("the process that read it was killed".to_owned())
             }
-            RequestError::Crashed(exit) => {
+            JobRequestError::Crashed(exit) => {
                 tracing::warn!("an extraction worker ended: {}; it said: {}", exit.status, exit.last_words);
                 ExtractError::Failed(format!("the process that read it crashed ({})", exit.status))
             }

@@ -3,16 +3,18 @@
 use crate::change_notifier::DocumentChangeNotifier;
 use crate::chunk::Chunking;
 use crate::embed::{
-    self, Effort, EmbedError, EmbeddingModels, EmbeddingOptions, Fill, FillError, FillJob, FillProgress,
-    Filled, RegisteredModel,
+    self, Effort, EmbedError, EmbeddingModels, EmbeddingOptions, FillError, FillJob, FillMode, FillProgress,
+    FillReport, RegisteredModel,
 };
 use crate::extraction::Extraction;
-use crate::search::{Hit, Mode, Ranker, SearchError, SearchQuery, Tuning, VectorIndex, View, ViewRetriever};
+use crate::search::{
+    Hit, Ranker, SearchError, SearchMode, SearchQuery, SearchTuning, VectorIndex, View, ViewRetriever,
+};
 use crate::sync::{DELETIONS_KEPT, Progress, SyncError, SyncJob, SyncOptions, SyncReport};
 use ctx_core::{Connector, ResourceChange, SourceName, Watch};
 use ctx_store::{
-    DocumentText, FilePlace, KnownFile, ListedDocument, Mutation, SourceCounts, SourceRecord, SqliteStore,
-    Store, StoreError, StoredDocument, UnreadableDocument,
+    DocumentText, FilePosition, ListedDocument, Mutation, SourceCounts, SourceFile, SourceRecord,
+    SqliteStore, Store, StoreError, StoredDocument, UnreadableDocument,
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -39,11 +41,11 @@ pub struct KnowledgeOptions {
     /// How documents are split.
     pub chunking: Chunking,
     /// Search mode of queries that do not specify one.
-    pub mode: Mode,
+    pub mode: SearchMode,
     /// Maximum number of hits for queries that do not specify one.
     pub final_limit: usize,
     /// How candidates are retrieved and scored.
-    pub tuning: Tuning,
+    pub tuning: SearchTuning,
     /// The embedding models; `None` disables embeddings.
     pub embedding: Option<EmbeddingOptions>,
     /// The configured sources.
@@ -235,13 +237,15 @@ impl Knowledge {
         let retriever = ViewRetriever { view: &self.view, vectors: &self.vectors, store };
         let ranker = Ranker { retriever: &retriever, store, tuning: self.options.tuning, query };
         let run_query = || match (query.mode.unwrap_or(self.options.mode), &self.models) {
-            (Mode::Semantic, Some(models)) => ranker.semantic(models),
-            (Mode::Hybrid, Some(models)) => ranker.hybrid(models),
+            (SearchMode::Semantic, Some(models)) => ranker.semantic(models),
+            (SearchMode::Hybrid, Some(models)) => ranker.hybrid(models),
             // The workspace's default mode falls back to keyword search without vectors; an explicit mode fails.
-            (Mode::Semantic, None) if query.mode.is_some() => {
+            (SearchMode::Semantic, None) if query.mode.is_some() => {
                 Err(SearchError::EmbeddingsDisabled("semantic"))
             }
-            (Mode::Hybrid, None) if query.mode.is_some() => Err(SearchError::EmbeddingsDisabled("hybrid")),
+            (SearchMode::Hybrid, None) if query.mode.is_some() => {
+                Err(SearchError::EmbeddingsDisabled("hybrid"))
+            }
             _ => ranker.keyword(),
         };
         let is_repairable = |result: &Result<Vec<Hit>, SearchError>| match result {
@@ -371,7 +375,7 @@ impl Knowledge {
     }
 
     /// When vectors of the workspace's model are computed; `None` when embeddings are disabled.
-    pub fn fill_mode(&self) -> Option<Fill> {
+    pub fn fill_mode(&self) -> Option<FillMode> {
         self.models.as_ref().map(|models| models.fill)
     }
 
@@ -381,8 +385,8 @@ impl Knowledge {
         effort: Effort,
         cancellation: &CancellationToken,
         progress: &dyn Fn(FillProgress),
-    ) -> Result<Filled, FillError> {
-        let Some(models) = &self.models else { return Ok(Filled { made: 0, complete: true }) };
+    ) -> Result<FillReport, FillError> {
+        let Some(models) = &self.models else { return Ok(FillReport { made: 0, complete: true }) };
         let _lease = embed::acquire_lease(&*self.store)?;
         self.check_model_not_replaced(models)?;
         let keys: Vec<_> = models.all().map(|model| model.key).collect();
@@ -519,9 +523,9 @@ impl Knowledge {
     pub fn files(
         &self,
         source: &SourceName,
-        after: Option<&FilePlace>,
+        after: Option<&FilePosition>,
         limit: usize,
-    ) -> Result<Vec<KnownFile>, StoreError> {
+    ) -> Result<Vec<SourceFile>, StoreError> {
         self.store.files(source, after, limit)
     }
 

@@ -17,12 +17,12 @@ mod search;
 mod sync;
 
 pub use chunk::Chunking;
-pub use connectors::{ConnectorKind, ConnectorResult, KINDS, OpenOptions, Survey, SurveyLimits};
+pub use connectors::{ConnectorKind, ConnectorResult, FolderSurvey, KINDS, OpenOptions, SurveyLimits};
 pub use ctx_extract::{document_endings, readable_endings};
 pub use ctx_store::{Chunk, Filters, StoreError, StoredDocument, UnreadableDocument};
 pub use embed::{
-    Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings, EmbeddingOptions, Fill, FillError,
-    FillProgress, Filled, PROVIDERS, rest,
+    Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings, EmbeddingOptions, FillError, FillMode,
+    FillProgress, FillReport, PROVIDERS, rest,
 };
 pub use extraction::{Extraction, ExtractionSettings, extraction_worker_main};
 pub use knowledge::{
@@ -30,6 +30,6 @@ pub use knowledge::{
     store_files,
 };
 pub use lookup::{Lookup, NamedDocument};
-pub use provider::{Context, parse_time};
-pub use search::{Explanation, Hit, Mode, SearchError, SearchQuery, Tuning, ViewError};
+pub use provider::{ContextProvider, parse_time};
+pub use search::{Explanation, Hit, SearchError, SearchMode, SearchQuery, SearchTuning, ViewError};
 pub use sync::{Progress, SyncError, SyncOptions, SyncReport, Warning, cache_path};

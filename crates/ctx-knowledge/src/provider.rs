@@ -4,7 +4,7 @@
 
 use crate::knowledge::Knowledge;
 use crate::resources::DocumentResources;
-use crate::search::{Hit, Mode, SearchError, SearchQuery};
+use crate::search::{Hit, SearchError, SearchMode, SearchQuery};
 use async_trait::async_trait;
 use ctx_core::{
     Annotations, BuiltinProvider, Call, ErrorKind, Identifier, Output, Provider, Resources, Tool, ToolError,
@@ -26,18 +26,18 @@ use uuid::Uuid;
 const BLOCKING_CALLS_MAX: usize = 256;
 
 /// The provider of `context.search`, `context.get`, `context.sources` and of documents as resources.
-pub struct Context {
+pub struct ContextProvider {
     knowledge: Arc<Knowledge>,
 }
 
-impl Context {
+impl ContextProvider {
     /// Wraps a knowledge base.
     pub fn new(knowledge: Arc<Knowledge>) -> Self {
         Self { knowledge }
     }
 }
 
-impl Provider for Context {
+impl Provider for ContextProvider {
     fn name(&self) -> Identifier {
         BuiltinProvider::Context.identifier()
     }
@@ -67,7 +67,7 @@ struct SearchRequest {
     query: String,
     /// How to search; the workspace decides when absent.
     #[schemars(with = "String", extend("enum" = ["keyword", "semantic", "hybrid"]))]
-    mode: Option<Mode>,
+    mode: Option<SearchMode>,
     /// How many results at most; more than 100 is cut to 100.
     #[schemars(with = "u64", range(min = 1))]
     limit: f64,

@@ -8,9 +8,11 @@ use crate::common::{
     upsert,
 };
 use async_trait::async_trait;
-use ctx_core::{Change, Connector, Cursor, Listing, Pulled, Sink, SourceError};
-use ctx_knowledge::{Knowledge, Mode, SearchQuery, StoredDocument, SyncError, SyncOptions};
-use ctx_store::{ChunkPlace, KnownFile, MemoryStore, SourceCounts, SourceRecord, SqliteStore, Stamp, Store};
+use ctx_core::{Change, Connector, Cursor, Listing, PullResult, Sink, SourceError};
+use ctx_knowledge::{Knowledge, SearchMode, SearchQuery, StoredDocument, SyncError, SyncOptions};
+use ctx_store::{
+    ChunkPosition, DocumentStamp, MemoryStore, SourceCounts, SourceFile, SourceRecord, SqliteStore, Store,
+};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,13 +60,13 @@ struct FeedConnector(Mutex<Vec<Change>>);
 
 #[async_trait]
 impl Connector for FeedConnector {
-    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         let seen: usize = cursor.map_or(0, |cursor| cursor.0.parse().unwrap());
         let all = self.0.lock().unwrap().clone();
         for change in all[seen..].iter().cloned() {
             sink.send(change).await?;
         }
-        Ok(Pulled { cursor: Some(Cursor(all.len().to_string())), listing: Listing::Partial })
+        Ok(PullResult { cursor: Some(Cursor(all.len().to_string())), listing: Listing::Partial })
     }
 
     async fn check(&self) -> Result<(), SourceError> {
@@ -76,13 +78,13 @@ impl Connector for FeedConnector {
 #[derive(Debug, PartialEq)]
 struct StoreContents {
     documents: Vec<StoredDocument>,
-    stamps: Vec<Stamp>,
+    stamps: Vec<DocumentStamp>,
     vectors: Vec<Vec<Option<Vec<u8>>>>,
     /// All vectors, all chunks, documents with pending vectors.
     coverage: (u64, u64, u64),
     counts: BTreeMap<String, SourceCounts>,
     sources: BTreeMap<String, SourceRecord>,
-    files: Vec<KnownFile>,
+    files: Vec<SourceFile>,
 }
 
 /// Reads the contents. Leaves out what depends on the time of reading: when a document was first seen, when a sync
@@ -95,13 +97,13 @@ fn contents(knowledge: &Knowledge, store: &dyn Store) -> StoreContents {
     let (mut documents, mut vectors) = (Vec::new(), Vec::new());
     for name in &names {
         let document = store.document(name.id).unwrap().unwrap();
-        let places: Vec<ChunkPlace> =
+        let places: Vec<ChunkPosition> =
             document.chunks.iter().map(|chunk| (keys[&name.id], chunk.index as u64)).collect();
         vectors.push(store.exact_chunk_vectors(model, &places).unwrap());
         documents.push(StoredDocument { created_at: Timestamp::UNIX_EPOCH, ..document });
     }
     assert_eq!(keys.len(), names.len());
-    let mut files: Vec<KnownFile> =
+    let mut files: Vec<SourceFile> =
         [notes(), source_name(FEED)].iter().flat_map(|of| store.files(of, None, 1_000).unwrap()).collect();
     assert!(files.iter_mut().all(|file| file.read_at.take().is_some()));
     let known: Vec<_> = files.iter().map(|file| file.id).collect();
@@ -125,14 +127,14 @@ fn contents(knowledge: &Knowledge, store: &dyn Store) -> StoreContents {
 fn answers(knowledge: &Knowledge) -> Vec<(String, Option<u64>)> {
     let mut answers = Vec::new();
     for text in WORDS {
-        for mode in [Mode::Keyword, Mode::Semantic] {
+        for mode in [SearchMode::Keyword, SearchMode::Semantic] {
             let query = SearchQuery { mode: Some(mode), limit: 100, ..query(text) };
             let mut hits: Vec<(String, Option<u64>)> = knowledge
                 .search(&query)
                 .unwrap()
                 .into_iter()
                 .map(|hit| {
-                    let score = (mode == Mode::Semantic).then(|| hit.score.to_bits());
+                    let score = (mode == SearchMode::Semantic).then(|| hit.score.to_bits());
                     (format!("{text} {mode:?} {}:{} {}", hit.source, hit.source_id, hit.snippet), score)
                 })
                 .collect();

@@ -6,7 +6,7 @@ use crate::common::{
     JIRA, ModelServer, ScriptedConnector, ScriptedReply, Workspace, delete, document, names, query, status,
     sync, sync_source, upsert,
 };
-use ctx_knowledge::{Effort, FillError, FillProgress, Filled, Hit, Knowledge, Mode, SearchQuery};
+use ctx_knowledge::{Effort, FillError, FillProgress, FillReport, Hit, Knowledge, SearchMode, SearchQuery};
 use std::thread;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 const FAST: &str = "builtin-fast-1";
 
 /// Computes the missing vectors, on a blocking thread.
-fn fill(knowledge: &Knowledge) -> Result<Filled, FillError> {
+fn fill(knowledge: &Knowledge) -> Result<FillReport, FillError> {
     fill_until(knowledge, &CancellationToken::new(), &|_| ())
 }
 
@@ -22,12 +22,12 @@ fn fill_until(
     knowledge: &Knowledge,
     cancellation: &CancellationToken,
     progress: &(dyn Fn(FillProgress) + Sync),
-) -> Result<Filled, FillError> {
+) -> Result<FillReport, FillError> {
     block_in_place(|| knowledge.fill(Effort::Full, cancellation, &|state| progress(state)))
 }
 
 /// Searches, on a blocking thread.
-fn search(knowledge: &Knowledge, text: &str, mode: Mode) -> Vec<Hit> {
+fn search(knowledge: &Knowledge, text: &str, mode: SearchMode) -> Vec<Hit> {
     let query = SearchQuery { mode: Some(mode), explain: true, ..query(text) };
     block_in_place(|| knowledge.search(&query)).unwrap()
 }
@@ -68,13 +68,13 @@ async fn batches_span_documents_and_no_text_is_requested_twice() {
     sync(&knowledge).await;
     assert!(server.take_requests().is_empty(), "a sync does not wait for a served model");
     assert_eq!(counts(&knowledge), (0, 6));
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 6, complete: true });
     assert_eq!(server.batches(), [4, 2]);
     assert_eq!(counts(&knowledge), (6, 0));
 
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 0, complete: true });
     sync(&knowledge).await;
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 0, complete: true });
     assert!(server.take_requests().is_empty(), "nothing has changed");
 }
 
@@ -90,7 +90,7 @@ async fn a_temporary_failure_is_retried() {
         ScriptedReply::CloseConnection,
         status(503, "busy"),
     ]);
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 6, complete: true });
     assert_eq!(server.batches(), [4, 4, 4, 4, 2]);
 }
 
@@ -113,7 +113,7 @@ async fn after_a_failure_only_the_missing_vectors_are_requested() {
     assert_eq!(counts(&knowledge), (4, 2));
 
     server.reply_always(ScriptedReply::Vectors);
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 2, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 2, complete: true });
     assert_eq!(server.batches(), [2]);
 }
 
@@ -136,7 +136,7 @@ async fn a_text_that_the_model_rejects_is_skipped_and_all_others_get_vectors() {
     let knowledge = workspace.open();
     sync(&knowledge).await;
     server.reject_texts_with(Some("green boat"));
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 5, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 5, complete: true });
     // Black, blue, brown and green; black and blue; brown and green; brown; green; a probe; the rest.
     assert_eq!(server.batches(), [4, 2, 2, 1, 1, 1, 2]);
     let vectors = knowledge.stats().unwrap().vectors.unwrap();
@@ -146,18 +146,19 @@ async fn a_text_that_the_model_rejects_is_skipped_and_all_others_get_vectors() {
     assert!(green.reason.ends_with("answered 400 Bad Request: no green boat here"), "{}", green.reason);
 
     assert!(!knowledge.lacks_vectors().unwrap());
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 0, complete: true });
     assert!(server.take_requests().is_empty(), "it is not asked for again");
-    assert_eq!(models(&search(&knowledge, "blue boat", Mode::Hybrid)), ["openai:m"]);
-    assert_eq!(names(&search(&knowledge, "green", Mode::Keyword)), ["green.txt"]);
+    assert_eq!(models(&search(&knowledge, "blue boat", SearchMode::Hybrid)), ["openai:m"]);
+    assert_eq!(names(&search(&knowledge, "green", SearchMode::Keyword)), ["green.txt"]);
     assert!(
-        names(&search(&knowledge, "boat in the harbour", Mode::Hybrid)).contains(&"green.txt".to_owned())
+        names(&search(&knowledge, "boat in the harbour", SearchMode::Hybrid))
+            .contains(&"green.txt".to_owned())
     );
 
     // Other text in its place.
     workspace.write_at("green.txt", "The olive boat.", "2026-02-01T12:00:00Z");
     sync(&knowledge).await;
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 1, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 1, complete: true });
     assert_eq!(knowledge.stats().unwrap().vectors.unwrap().unreadable_chunks, 0);
 }
 
@@ -168,13 +169,13 @@ async fn rejected_texts_are_requested_again_after_a_rebuild() {
     let knowledge = workspace.open();
     sync(&knowledge).await;
     server.reject_texts_with(Some("boat lies"));
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 0, complete: true });
     assert_eq!(knowledge.stats().unwrap().vectors.unwrap().unreadable_chunks, 6);
     server.reject_texts_with(None);
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 0, complete: true });
     knowledge.clear_vectors().unwrap();
     assert_eq!(counts(&knowledge), (0, 6));
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 6, complete: true });
 }
 
 #[tokio::test]
@@ -217,16 +218,16 @@ async fn while_the_model_is_down_searches_still_answer() {
     let knowledge = workspace.open();
     sync(&knowledge).await;
     fill(&knowledge).unwrap();
-    assert_eq!(models(&search(&knowledge, "red boat", Mode::Hybrid)), ["openai:m"]);
+    assert_eq!(models(&search(&knowledge, "red boat", SearchMode::Hybrid)), ["openai:m"]);
 
     workspace.write("pink.txt", "The pink boat lies in the harbour.");
     drop(server);
-    for mode in [Mode::Keyword, Mode::Hybrid, Mode::Semantic] {
+    for mode in [SearchMode::Keyword, SearchMode::Hybrid, SearchMode::Semantic] {
         assert_eq!(names(&search(&knowledge, "green boat", mode))[0], "green.txt", "{mode:?}");
     }
-    assert_eq!(models(&search(&knowledge, "red boat", Mode::Hybrid)), [FAST]);
+    assert_eq!(models(&search(&knowledge, "red boat", SearchMode::Hybrid)), [FAST]);
     sync(&knowledge).await;
-    assert_eq!(names(&search(&knowledge, "pink boat", Mode::Hybrid))[0], "pink.txt");
+    assert_eq!(names(&search(&knowledge, "pink boat", SearchMode::Hybrid))[0], "pink.txt");
     let error = fill(&knowledge).unwrap_err();
     assert!(error.to_string().starts_with("cannot reach openai at http://127.0.0.1:"), "{error}");
 }
@@ -241,7 +242,7 @@ async fn a_model_that_is_down_is_not_requested_by_every_search() {
     server.take_requests();
     server.reply_always(status(500, "out of order"));
     for _ in 0..5 {
-        assert_eq!(models(&search(&knowledge, "red boat", Mode::Hybrid)), [FAST]);
+        assert_eq!(models(&search(&knowledge, "red boat", SearchMode::Hybrid)), [FAST]);
     }
     assert_eq!(server.batches(), [1]);
 }
@@ -265,12 +266,12 @@ async fn vectors_of_another_size_are_rejected_until_a_rebuild() {
     // A restart changes nothing, since the store knows the size.
     let knowledge = workspace.open();
     assert!(fill(&knowledge).unwrap_err().to_string().contains("ctx embed rebuild"));
-    assert_eq!(names(&search(&knowledge, "green boat", Mode::Semantic))[0], "green.txt");
+    assert_eq!(names(&search(&knowledge, "green boat", SearchMode::Semantic))[0], "green.txt");
 
     knowledge.clear_vectors().unwrap();
     let knowledge = workspace.open();
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 7, complete: true });
-    assert_eq!(models(&search(&knowledge, "pink boat", Mode::Semantic)), ["openai:m"]);
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 7, complete: true });
+    assert_eq!(models(&search(&knowledge, "pink boat", SearchMode::Semantic)), ["openai:m"]);
 }
 
 #[tokio::test]
@@ -285,11 +286,11 @@ async fn vectors_of_another_model_are_never_compared_and_deleted_by_the_next_fil
     let workspace = workspace.embedding_options(server.openai("other"));
     let knowledge = workspace.open();
     assert_eq!(counts(&knowledge), (0, 6));
-    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), [FAST]);
+    assert_eq!(models(&search(&knowledge, "green boat", SearchMode::Semantic)), [FAST]);
     server.take_requests();
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 6, complete: true });
     assert!(server.take_requests().iter().all(|request| request.body["model"] == "other"));
-    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), ["openai:other"]);
+    assert_eq!(models(&search(&knowledge, "green boat", SearchMode::Semantic)), ["openai:other"]);
     drop(knowledge);
 
     // Those of the first are gone.
@@ -310,11 +311,11 @@ async fn an_interrupted_fill_resumes() {
         }
     };
     let filled = fill_until(&knowledge, &cancellation, &stop_soon).unwrap();
-    assert_eq!(filled, Filled { made: 4, complete: false });
+    assert_eq!(filled, FillReport { made: 4, complete: false });
     drop(knowledge);
     server.take_requests();
     let knowledge = workspace.open();
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 2, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 2, complete: true });
     assert_eq!(server.batches(), [2]);
 }
 
@@ -333,7 +334,7 @@ async fn a_fill_that_waits_to_retry_can_be_interrupted() {
         cancellation.cancel();
         filling.join().unwrap()
     });
-    assert_eq!(filled.unwrap(), Filled { made: 0, complete: false });
+    assert_eq!(filled.unwrap(), FillReport { made: 0, complete: false });
     assert_eq!(server.take_requests().len(), 1);
 }
 
@@ -345,22 +346,22 @@ async fn the_model_takes_over_source_by_source() {
     let workspace = colours(&server).source(JIRA, &jira);
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    assert_eq!(models(&search(&knowledge, "boat", Mode::Hybrid)), [FAST]);
+    assert_eq!(models(&search(&knowledge, "boat", SearchMode::Hybrid)), [FAST]);
     fill(&knowledge).unwrap();
-    assert_eq!(models(&search(&knowledge, "boat", Mode::Hybrid)), ["openai:m"]);
+    assert_eq!(models(&search(&knowledge, "boat", SearchMode::Hybrid)), ["openai:m"]);
 
     sync_source(&knowledge, JIRA).await.unwrap();
-    let hits = search(&knowledge, "boat", Mode::Hybrid);
+    let hits = search(&knowledge, "boat", SearchMode::Hybrid);
     for hit in &hits {
         let expected = if hit.source == JIRA { FAST } else { "openai:m" };
         assert_eq!(hit.explain.as_ref().unwrap().model.as_deref(), Some(expected), "{}", hit.source_id);
     }
     assert!(hits.iter().any(|hit| hit.source == JIRA) && hits.iter().any(|hit| hit.source != JIRA));
     // Cosines of two models are not comparable, so one model answers for all.
-    assert_eq!(models(&search(&knowledge, "boat", Mode::Semantic)), [FAST]);
+    assert_eq!(models(&search(&knowledge, "boat", SearchMode::Semantic)), [FAST]);
     fill(&knowledge).unwrap();
-    assert_eq!(models(&search(&knowledge, "boat", Mode::Hybrid)), ["openai:m"]);
-    assert_eq!(models(&search(&knowledge, "boat", Mode::Semantic)), ["openai:m"]);
+    assert_eq!(models(&search(&knowledge, "boat", SearchMode::Hybrid)), ["openai:m"]);
+    assert_eq!(models(&search(&knowledge, "boat", SearchMode::Semantic)), ["openai:m"]);
 }
 
 #[tokio::test]
@@ -382,7 +383,7 @@ async fn only_the_edited_section_is_embedded_again() {
 
     workspace.write_at("handbook.md", handbook("Flour, water and salt."), "2026-02-01T12:00:00Z");
     assert_eq!(sync(&knowledge).await.updated, 1);
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 1, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 1, complete: true });
     let texts = server.texts();
     assert!(texts.len() == 1 && texts[0].contains("salt"), "{texts:?}");
     assert_eq!(counts(&knowledge), (made, 0));
@@ -395,11 +396,11 @@ async fn the_vectors_of_a_deleted_document_are_deleted() {
     let knowledge = workspace.open();
     sync(&knowledge).await;
     fill(&knowledge).unwrap();
-    assert_eq!(names(&search(&knowledge, "red boat", Mode::Semantic))[0], "red.txt");
+    assert_eq!(names(&search(&knowledge, "red boat", SearchMode::Semantic))[0], "red.txt");
     workspace.remove("red.txt");
     sync(&knowledge).await;
     assert_eq!(counts(&knowledge), (5, 0));
-    assert!(!names(&search(&knowledge, "red boat", Mode::Semantic)).contains(&"red.txt".to_owned()));
+    assert!(!names(&search(&knowledge, "red boat", SearchMode::Semantic)).contains(&"red.txt".to_owned()));
 }
 
 #[tokio::test]
@@ -409,7 +410,7 @@ async fn embeddings_that_are_enabled_later_cover_stored_documents() {
     let knowledge = workspace.open();
     sync(&knowledge).await;
     assert!(knowledge.stats().unwrap().vectors.is_none());
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 0, complete: true });
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 0, complete: true });
     drop(knowledge);
 
     let workspace = workspace.embedding_options(server.openai("m"));
@@ -417,9 +418,9 @@ async fn embeddings_that_are_enabled_later_cover_stored_documents() {
     assert_eq!(counts(&knowledge), (0, 6));
     // The fast model's vectors are computed first, and suffice.
     knowledge.fill_quickly(&CancellationToken::new()).unwrap();
-    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), [FAST]);
-    assert_eq!(fill(&knowledge).unwrap(), Filled { made: 6, complete: true });
-    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), ["openai:m"]);
+    assert_eq!(models(&search(&knowledge, "green boat", SearchMode::Semantic)), [FAST]);
+    assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 6, complete: true });
+    assert_eq!(models(&search(&knowledge, "green boat", SearchMode::Semantic)), ["openai:m"]);
 }
 
 #[tokio::test]
@@ -483,8 +484,8 @@ async fn only_one_process_computes_vectors() {
         server.hold_requests(false);
         filling.join().unwrap()
     });
-    assert_eq!(first.unwrap(), Filled { made: 6, complete: true });
-    assert_eq!(models(&search(&other, "green boat", Mode::Semantic)), ["openai:m"]);
+    assert_eq!(first.unwrap(), FillReport { made: 6, complete: true });
+    assert_eq!(models(&search(&other, "green boat", SearchMode::Semantic)), ["openai:m"]);
 }
 
 #[tokio::test]
@@ -502,11 +503,11 @@ async fn a_process_with_an_older_configuration_keeps_the_vectors_of_the_newer() 
     assert!(matches!(fill(&older), Err(FillError::Replaced)));
     assert!(server.take_requests().is_empty());
     assert_eq!(counts(&newer), (6, 0));
-    assert_eq!(models(&search(&older, "green boat", Mode::Semantic)), [FAST]);
+    assert_eq!(models(&search(&older, "green boat", SearchMode::Semantic)), [FAST]);
     // The sync may still add documents.
     workspace.write("pink.txt", "The pink boat lies in the harbour.");
     assert_eq!(sync(&older).await.added, 1);
-    assert_eq!(fill(&newer).unwrap(), Filled { made: 1, complete: true });
+    assert_eq!(fill(&newer).unwrap(), FillReport { made: 1, complete: true });
 }
 
 #[tokio::test]
@@ -524,7 +525,7 @@ async fn vectors_are_not_deleted_during_a_fill() {
         assert!(matches!(fill(&other), Err(FillError::Busy)));
         assert!(matches!(other.clear_vectors(), Err(FillError::Busy)));
         server.hold_requests(false);
-        assert_eq!(filling.join().unwrap().unwrap(), Filled { made: 6, complete: true });
+        assert_eq!(filling.join().unwrap().unwrap(), FillReport { made: 6, complete: true });
     });
 }
 
@@ -536,8 +537,8 @@ async fn a_rejected_query_does_not_affect_the_next_one() {
     sync(&knowledge).await;
     fill(&knowledge).unwrap();
     server.reply_next([status(400, "not this one")]);
-    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), [FAST]);
-    assert_eq!(models(&search(&knowledge, "green boat", Mode::Semantic)), ["openai:m"]);
+    assert_eq!(models(&search(&knowledge, "green boat", SearchMode::Semantic)), [FAST]);
+    assert_eq!(models(&search(&knowledge, "green boat", SearchMode::Semantic)), ["openai:m"]);
 }
 
 #[tokio::test]
@@ -549,7 +550,7 @@ async fn a_long_query_is_truncated() {
     fill(&knowledge).unwrap();
     server.take_requests();
     let long = format!("green boat {}", "é".repeat(1 << 20));
-    assert_eq!(names(&search(&knowledge, &long, Mode::Semantic))[0], "green.txt");
+    assert_eq!(names(&search(&knowledge, &long, SearchMode::Semantic))[0], "green.txt");
     let texts = server.texts();
     assert!(texts[0].starts_with("green boat") && texts[0].len() <= 8_000, "{}", texts[0].len());
 }
@@ -565,7 +566,7 @@ async fn a_long_document_does_not_keep_others_from_being_found() {
     }
     let knowledge = workspace.open();
     sync(&knowledge).await;
-    for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
+    for mode in [SearchMode::Keyword, SearchMode::Semantic, SearchMode::Hybrid] {
         assert_eq!(search(&knowledge, "harbour", mode).len(), 6, "{mode:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper fails the test it helps")]
 
-use ctx_embed::{LocalModel, Pooling, Shape, Tokenizer, vector};
+use ctx_embed::{BertDimensions, LocalModel, Pooling, Tokenizer, vector};
 use ctx_knowledge::{Effort, EmbedError, Embedder, EmbedderSettings, PROVIDERS};
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-const SHAPE: Shape = Shape {
+const SHAPE: BertDimensions = BertDimensions {
     hidden: 32,
     layers: 2,
     heads: 2,
@@ -37,7 +37,7 @@ fn tensor(name: &str, shape: &[usize]) -> Vec<f32> {
 }
 
 /// The model made of these tensors directly.
-fn model(shape: Shape) -> LocalModel {
+fn model(shape: BertDimensions) -> LocalModel {
     LocalModel::new(shape, |name, shape| Ok(tensor(name, shape))).unwrap()
 }
 
@@ -164,7 +164,7 @@ fn settings_of_the_model_folder_are_applied() {
         .json("sentence_bert_config.json", &json!({"max_seq_length": 48, "do_lower_case": false}))
         .json("tokenizer_config.json", &json!({"model_max_length": 1e30, "do_lower_case": true}))
         .set("layer_norm_eps", json!(0.01));
-    let expected = model(Shape { pooling: Pooling::First, places: 48, epsilon: 0.01, ..SHAPE });
+    let expected = model(BertDimensions { pooling: Pooling::First, places: 48, epsilon: 0.01, ..SHAPE });
     assert_eq!(embed(&folder.embedder()).unwrap(), expected.embed(&TEXTS, 1));
     assert_eq!(folder.embedder().max_tokens(), 48);
 }

@@ -5,7 +5,7 @@ use crate::common::{
     sync_source, time, workspace_with,
 };
 use ctx_core::Document;
-use ctx_knowledge::{Mode, SearchQuery};
+use ctx_knowledge::{SearchMode, SearchQuery};
 use jiff::ToSpan;
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_score_is_explained_only_when_asked() {
     assert_eq!(plain[0].explain, None);
     assert!(!serde_json::to_value(&plain[0]).unwrap().as_object().unwrap().contains_key("explain"));
     let explanation = explained[0].explain.as_ref().unwrap();
-    assert_eq!((explanation.mode, explanation.chunk), (Mode::Keyword, 0));
+    assert_eq!((explanation.mode, explanation.chunk), (SearchMode::Keyword, 0));
     assert_eq!(explanation.terms, ["harbour"]);
     let mapped = explanation.keyword_score.unwrap() / (explanation.keyword_score.unwrap() + 8.0);
     assert!((mapped - explained[0].score).abs() < 0.0001);

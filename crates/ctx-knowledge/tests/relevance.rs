@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use crate::common::{Workspace, names, query, sync};
-use ctx_knowledge::{Effort, Knowledge, Mode, SearchQuery};
+use ctx_knowledge::{Effort, Knowledge, SearchMode, SearchQuery};
 use tokio_util::sync::CancellationToken;
 
-const BY_MEANING: [Mode; 2] = [Mode::Semantic, Mode::Hybrid];
+const BY_MEANING: [SearchMode; 2] = [SearchMode::Semantic, SearchMode::Hybrid];
 
 /// A few unrelated documents, with all vectors of a built-in model.
 async fn knowing_a_few(model: &str) -> (Workspace, Knowledge) {
@@ -22,7 +22,7 @@ async fn knowing_a_few(model: &str) -> (Workspace, Knowledge) {
     (workspace, knowledge)
 }
 
-fn hit_names(knowledge: &Knowledge, text: &str, mode: Mode) -> Vec<String> {
+fn hit_names(knowledge: &Knowledge, text: &str, mode: SearchMode) -> Vec<String> {
     names(&knowledge.search(&SearchQuery { mode: Some(mode), ..query(text) }).unwrap())
 }
 

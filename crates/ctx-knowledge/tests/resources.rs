@@ -10,7 +10,7 @@ use ctx_core::{
     Call, Caller, Catalog, Change, Document, ErrorKind, Limits, Provider, Resource, ResourceChange,
     ResourceContent, Resources, ToolError,
 };
-use ctx_knowledge::{Context, Knowledge};
+use ctx_knowledge::{ContextProvider, Knowledge};
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
 fn origin(knowledge: &Arc<Knowledge>) -> Arc<dyn Resources> {
-    Context::new(knowledge.clone()).resources().unwrap()
+    ContextProvider::new(knowledge.clone()).resources().unwrap()
 }
 
 /// Reads a resource through the catalog.
@@ -27,7 +27,7 @@ async fn read_within(
     uri: &str,
     limits: Limits,
 ) -> Result<Vec<ResourceContent>, ToolError> {
-    let provider = Arc::new(Context::new(knowledge.clone()));
+    let provider = Arc::new(ContextProvider::new(knowledge.clone()));
     let catalog = Catalog::builder().provider(provider).limits(limits).build();
     Catalog::read(uri, Call::new(catalog, Caller::Cli)).await
 }

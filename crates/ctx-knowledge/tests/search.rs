@@ -5,7 +5,7 @@ use crate::common::{
     search, sync_source, time, workspace_with,
 };
 use ctx_core::Document;
-use ctx_knowledge::{Filters, Mode, SearchError, SearchQuery};
+use ctx_knowledge::{Filters, SearchError, SearchMode, SearchQuery};
 use jiff::{Timestamp, ToSpan};
 
 const WIKI: &str = "script:wiki";
@@ -162,9 +162,9 @@ async fn semantic_search_without_embeddings_fails_unless_it_is_the_default_mode(
     let (_workspace, knowledge) = workspace_with([document("a", "harbour")]).await;
     let outcome = |mode| knowledge.search(&SearchQuery { mode, ..query("harbour") });
     let refused = |mode| outcome(Some(mode)).unwrap_err();
-    assert!(matches!(refused(Mode::Semantic), SearchError::EmbeddingsDisabled("semantic")));
-    assert!(matches!(refused(Mode::Hybrid), SearchError::EmbeddingsDisabled("hybrid")));
-    for mode in [None, Some(Mode::Keyword)] {
+    assert!(matches!(refused(SearchMode::Semantic), SearchError::EmbeddingsDisabled("semantic")));
+    assert!(matches!(refused(SearchMode::Hybrid), SearchError::EmbeddingsDisabled("hybrid")));
+    for mode in [None, Some(SearchMode::Keyword)] {
         assert_eq!(names(&outcome(mode).unwrap()), ["a"], "{mode:?}");
     }
 }

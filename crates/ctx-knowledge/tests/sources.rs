@@ -4,7 +4,7 @@ use crate::common::{
     self, JIRA, ScriptedConnector, Workspace, delete, document, hit_names, stored_names, sync, sync_source,
     try_sync, upsert,
 };
-use ctx_core::{Change, Content, Document};
+use ctx_core::{Change, Document, DocumentContent};
 use ctx_knowledge::{StoredDocument, SyncError, SyncOptions, SyncReport, Warning};
 use serde_json::json;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ async fn all_fields_of_a_document_are_stored() {
         created_at: Some(common::time("2025-01-01T00:00:00Z")),
         updated_at: Some(common::time("2026-01-01T00:00:00Z")),
         content_type: Some("text/markdown".to_owned()),
-        content: Content::Text("Ships wait.\n# Later\nShips enter.".to_owned()),
+        content: DocumentContent::Text("Ships wait.\n# Later\nShips enter.".to_owned()),
         metadata: json!({"status": "open", "votes": [1, 2]}).as_object().unwrap().clone(),
         tags: vec!["bug".to_owned()],
         fingerprint: None,

@@ -7,7 +7,7 @@ use crate::common::{
     notes, private_key, query, report, search, stored_names, sync, sync_source, sync_with, the_document,
     time, upsert,
 };
-use ctx_knowledge::{Mode, Progress, SearchQuery, SyncError, SyncOptions, SyncReport};
+use ctx_knowledge::{Progress, SearchMode, SearchQuery, SyncError, SyncOptions, SyncReport};
 use ctx_store::MemoryStore;
 use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
@@ -240,7 +240,7 @@ async fn a_file_without_text_is_no_hit_and_not_read_twice() {
     let knowledge = workspace.open();
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, skipped: 2, ..report() });
     for text in ["lighthouse", "blank", "lighthouse.md"] {
-        for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
+        for mode in [SearchMode::Keyword, SearchMode::Semantic, SearchMode::Hybrid] {
             let hits = knowledge.search(&SearchQuery { mode: Some(mode), ..query(text) }).unwrap();
             let blank: Vec<String> = names(&hits).into_iter().filter(|name| name != "tower.md").collect();
             assert_eq!(blank, [""; 0], "{text} {mode:?}");

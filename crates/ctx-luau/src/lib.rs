@@ -14,12 +14,12 @@ mod vm;
 mod world;
 
 pub use engine::{
-    DEPTH_MAX, Engine, EngineFigures, EngineSettings, Entry, LogLine, Refusal, RunError, RunErrorKind,
-    RunOutput, ScriptRun, World, worker_main,
+    DEPTH_MAX, Engine, EngineFigures, EngineSettings, HostError, HostHandler, LogLine, RunError,
+    RunErrorKind, RunOutput, ScriptEntry, ScriptRun, worker_main,
 };
 pub use host::api_types;
 pub use kinds::{GRACE, InlineAgent};
-pub use scripts::{Described, EnvironmentLookup, ScriptLimits, ScriptProblem, ScriptSettings, Scripts};
+pub use scripts::{EnvironmentLookup, ScriptLimits, ScriptProblem, ScriptSettings, ScriptSummary, Scripts};
 pub use syntax::{
     Binding, BindingKind, CLOSE_STRING, DOLLAR_IN_STRING, DefinedNames, KEYWORDS, LocalDeclaration,
     NEXT_IN_STRING, OPEN_STRING, Token, TokenKind, TokenTree,

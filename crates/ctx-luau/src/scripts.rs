@@ -1,6 +1,6 @@
 //! [`Scripts`]: turns Luau scripts into tools, agents and connectors, and runs the scripts sent to `execute`.
 
-use crate::engine::{Engine, Entry, RunError, RunOutput};
+use crate::engine::{Engine, RunError, RunOutput, ScriptEntry};
 use crate::kinds::{self, Script, ScriptKind};
 use crate::world::{ScriptHttp, ScriptWorld};
 use ctx_core::{Agent, Call, Connector, RateLimit, Redactor, Tool};
@@ -90,7 +90,7 @@ pub struct ScriptProblem {
 
 /// The definition that a script declares: the fields of `tool`, `connector` or `agent`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Described {
+pub struct ScriptSummary {
     /// `tool`, `connector` or `agent`.
     pub kind: String,
     /// The declared name.
@@ -163,10 +163,10 @@ impl Scripts {
     }
 
     /// Reads the definition that a script declares, without checks of its kind and name.
-    pub async fn describe(&self, settings: &ScriptSettings) -> Result<Described, ScriptProblem> {
+    pub async fn describe(&self, settings: &ScriptSettings) -> Result<ScriptSummary, ScriptProblem> {
         let script = Script::read(&self.runtime, settings).await?;
         let definition = script.describe().await?;
-        Ok(Described {
+        Ok(ScriptSummary {
             name: definition.text_field("name")?,
             description: definition.text_field("description")?,
             version: definition.text_field("version")?,
@@ -179,7 +179,7 @@ impl Scripts {
     /// Runs the source of an `execute` call, within `call`.
     pub async fn execute(&self, source: &str, call: &Call) -> Result<RunOutput, RunError> {
         let script = Script::from_source(&self.runtime, EXECUTE_NAME, source);
-        let mut run = script.run(Entry::Chunk, Vec::new());
+        let mut run = script.run(ScriptEntry::Chunk, Vec::new());
         run.deadline = kinds::call_deadline(call, self.runtime.limits.timeout);
         run.depth = call.depth();
         run.apis.extend(kinds::provider_globals(source, call.catalog()));

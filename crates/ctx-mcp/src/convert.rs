@@ -1,9 +1,9 @@
 //! Conversions between rmcp's types and ours.
 
 use ctx_core::{
-    AgentSpec, Annotations, ArgumentSchema, Call, ContentBlock, Entry, ErrorKind, Inside, LogLine, Output,
-    Progress, Question, Resource, ResourceContent, ResourceTemplate, Role, Schema, ToolError, ToolSpec,
-    Unanswered, Want, escape_invisible, is_call_tool_result, json_size,
+    AgentSpec, Annotations, ArgumentSchema, Call, CatalogEntry, ContentBlock, ErrorKind, LogLine,
+    NestedCallStats, Output, Progress, Question, QuestionError, QuestionKind, Resource, ResourceContent,
+    ResourceTemplate, Role, Schema, ToolError, ToolSpec, escape_invisible, is_call_tool_result, json_size,
 };
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const FORM_BYTES_MAX: usize = 64 << 10;
 
 /// A tool in MCP terms. Its schemas are passed on unchanged.
-pub(crate) fn tool(entry: &Entry) -> mcp::Tool {
+pub(crate) fn tool(entry: &CatalogEntry) -> mcp::Tool {
     let spec = &entry.spec;
     let description =
         if spec.description.is_empty() { entry.name.outward() } else { spec.description.clone() };
@@ -99,8 +99,8 @@ pub(crate) fn tool_result(output: Output, has_output_schema: bool) -> CallToolRe
     with_nested_usage(result_without_meta(output, has_output_schema), inside)
 }
 
-fn with_nested_usage(mut result: CallToolResult, inside: Inside) -> CallToolResult {
-    let Inside { calls, bytes_kept } = inside;
+fn with_nested_usage(mut result: CallToolResult, inside: NestedCallStats) -> CallToolResult {
+    let NestedCallStats { calls, bytes_kept } = inside;
     if calls > 0 {
         let meta = &mut result.meta.get_or_insert_default().0;
         meta.insert(CALLS_KEY.to_owned(), calls.into());
@@ -234,25 +234,25 @@ pub(crate) fn logging_level(level: tracing::Level) -> LoggingLevel {
     }
 }
 
-/// A question (elicitation, sampling or roots) as an MCP input request; [`Unanswered::Unaskable`] if MCP has
+/// A question (elicitation, sampling or roots) as an MCP input request; [`QuestionError::Unaskable`] if MCP has
 /// no form for it, or its schema is too large.
-pub(crate) fn input_request(want: &Want) -> Result<InputRequest, Unanswered> {
+pub(crate) fn input_request(want: &QuestionKind) -> Result<InputRequest, QuestionError> {
     let request = match want {
-        Want::Person { schema, .. } if json_size(schema) > FORM_BYTES_MAX => {
-            return Err(Unanswered::Unaskable);
+        QuestionKind::Person { schema, .. } if json_size(schema) > FORM_BYTES_MAX => {
+            return Err(QuestionError::Unaskable);
         }
-        Want::Person { message, schema } => json!({
+        QuestionKind::Person { message, schema } => json!({
             "method": "elicitation/create",
             "params": { "mode": "form", "message": message, "requestedSchema": schema },
         }),
-        Want::Model(request) => {
+        QuestionKind::Model(request) => {
             let mut request = request.clone();
             request.entry("maxTokens").or_insert_with(|| json!(1000));
             json!({ "method": "sampling/createMessage", "params": request })
         }
-        Want::Roots => json!({ "method": "roots/list", "params": {} }),
+        QuestionKind::Roots => json!({ "method": "roots/list", "params": {} }),
     };
-    serde_json::from_value(request).map_err(|_| Unanswered::Unaskable)
+    serde_json::from_value(request).map_err(|_| QuestionError::Unaskable)
 }
 
 /// An input request as a server-to-client request, for clients of older revisions.
@@ -266,25 +266,25 @@ pub(crate) fn server_request(request: InputRequest) -> Option<ServerRequest> {
 }
 
 /// The answer in a client's response, checked against the schema.
-pub(crate) fn parse_answer(want: &Want, response: Value) -> Result<Value, Unanswered> {
-    let Value::Object(mut response) = response else { return Err(Unanswered::Unfit) };
+pub(crate) fn parse_answer(want: &QuestionKind, response: Value) -> Result<Value, QuestionError> {
+    let Value::Object(mut response) = response else { return Err(QuestionError::Unfit) };
     match want {
-        Want::Person { schema, .. } => match response.get("action").and_then(Value::as_str) {
+        QuestionKind::Person { schema, .. } => match response.get("action").and_then(Value::as_str) {
             Some("accept") => {
                 let content = response.remove("content").unwrap_or_else(|| json!({}));
-                let schema = ArgumentSchema::compile(schema.clone()).map_err(|_| Unanswered::Unaskable)?;
-                schema.prepare_at_once(content).map(Value::Object).map_err(|_| Unanswered::Unfit)
+                let schema = ArgumentSchema::compile(schema.clone()).map_err(|_| QuestionError::Unaskable)?;
+                schema.prepare_at_once(content).map(Value::Object).map_err(|_| QuestionError::Unfit)
             }
-            Some("decline") => Err(Unanswered::Declined),
-            Some("cancel") => Err(Unanswered::Dismissed),
-            _ => Err(Unanswered::Unfit),
+            Some("decline") => Err(QuestionError::Declined),
+            Some("cancel") => Err(QuestionError::Dismissed),
+            _ => Err(QuestionError::Unfit),
         },
-        Want::Model(_) if response.contains_key("content") => Ok(Value::Object(response)),
-        Want::Roots => match response.remove("roots") {
+        QuestionKind::Model(_) if response.contains_key("content") => Ok(Value::Object(response)),
+        QuestionKind::Roots => match response.remove("roots") {
             Some(roots @ Value::Array(_)) => Ok(roots),
-            _ => Err(Unanswered::Unfit),
+            _ => Err(QuestionError::Unfit),
         },
-        Want::Model(_) => Err(Unanswered::Unfit),
+        QuestionKind::Model(_) => Err(QuestionError::Unfit),
     }
 }
 
@@ -292,20 +292,20 @@ pub(crate) fn parse_answer(want: &Want, response: Value) -> Result<Value, Unansw
 pub(crate) fn can_answer(client: &ClientCapabilities, question: &Question) -> bool {
     match question.want {
         // A client that names no elicitation mode supports the original one, forms.
-        Want::Person { .. } => {
+        QuestionKind::Person { .. } => {
             client.elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
         }
-        Want::Model(_) => client.sampling.is_some(),
-        Want::Roots => client.roots.is_some(),
+        QuestionKind::Model(_) => client.sampling.is_some(),
+        QuestionKind::Roots => client.roots.is_some(),
     }
 }
 
 /// The capability that a client needs to answer a question.
-pub(crate) fn required_capability(want: &Want) -> ClientCapabilities {
+pub(crate) fn required_capability(want: &QuestionKind) -> ClientCapabilities {
     let capability = match want {
-        Want::Person { .. } => "elicitation",
-        Want::Model(_) => "sampling",
-        Want::Roots => "roots",
+        QuestionKind::Person { .. } => "elicitation",
+        QuestionKind::Model(_) => "sampling",
+        QuestionKind::Roots => "roots",
     };
     serde_json::from_value(json!({ capability: {} })).unwrap_or_default()
 }
@@ -404,10 +404,10 @@ pub(crate) fn log_from_server(params: mcp::LoggingMessageNotificationParam) -> (
 }
 
 /// An upstream server's elicitation; `None` unless it asks for a form.
-pub(crate) fn want_from_elicitation(request: &mcp::ElicitRequestParams) -> Option<Want> {
+pub(crate) fn want_from_elicitation(request: &mcp::ElicitRequestParams) -> Option<QuestionKind> {
     match request {
         mcp::ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
-            Some(Want::Person {
+            Some(QuestionKind::Person {
                 message: escape_invisible(message).into_owned(),
                 schema: serde_json::to_value(requested_schema).ok()?,
             })
@@ -417,21 +417,23 @@ pub(crate) fn want_from_elicitation(request: &mcp::ElicitRequestParams) -> Optio
 }
 
 /// An upstream server's sampling request.
-pub(crate) fn want_from_sampling(params: &mcp::CreateMessageRequestParams) -> Result<Want, Unanswered> {
+pub(crate) fn want_from_sampling(
+    params: &mcp::CreateMessageRequestParams,
+) -> Result<QuestionKind, QuestionError> {
     match serde_json::to_value(params) {
         Ok(Value::Object(mut request)) => {
             request.remove("_meta");
-            Ok(Want::Model(request))
+            Ok(QuestionKind::Model(request))
         }
-        _ => Err(Unanswered::Unaskable),
+        _ => Err(QuestionError::Unaskable),
     }
 }
 
 /// The answer to an elicitation, as MCP's result.
-pub(crate) fn elicit_result(answer: Result<Value, Unanswered>) -> mcp::ElicitResult {
+pub(crate) fn elicit_result(answer: Result<Value, QuestionError>) -> mcp::ElicitResult {
     match answer {
         Ok(content) => mcp::ElicitResult::new(mcp::ElicitationAction::Accept).with_content(content),
-        Err(Unanswered::Declined) => mcp::ElicitResult::new(mcp::ElicitationAction::Decline),
+        Err(QuestionError::Declined) => mcp::ElicitResult::new(mcp::ElicitationAction::Decline),
         Err(_) => mcp::ElicitResult::new(mcp::ElicitationAction::Cancel),
     }
 }
@@ -442,24 +444,24 @@ pub(crate) async fn input_response(
     key: &str,
     request: InputRequest,
     call: &Call,
-) -> Result<Value, Unanswered> {
+) -> Result<Value, QuestionError> {
     let ask = |want| call.ask(Question { key: Some(key.to_owned()), want });
     match request {
         InputRequest::Elicitation(request) => {
             let answer = match want_from_elicitation(&request.params) {
                 Some(want) => ask(want).await,
-                None => Err(Unanswered::Declined),
+                None => Err(QuestionError::Declined),
             };
-            if let Err(Unanswered::Unable) = answer {
-                return Err(Unanswered::Unable);
+            if let Err(QuestionError::Unable) = answer {
+                return Err(QuestionError::Unable);
             }
-            serde_json::to_value(elicit_result(answer)).map_err(|_| Unanswered::Unfit)
+            serde_json::to_value(elicit_result(answer)).map_err(|_| QuestionError::Unfit)
         }
         InputRequest::CreateMessage(request) => ask(want_from_sampling(&request.params)?).await,
         InputRequest::ListRoots(_) => {
-            Ok(json!({ "roots": ask(Want::Roots).await.unwrap_or_else(|_| json!([])) }))
+            Ok(json!({ "roots": ask(QuestionKind::Roots).await.unwrap_or_else(|_| json!([])) }))
         }
-        _ => Err(Unanswered::Unaskable),
+        _ => Err(QuestionError::Unaskable),
     }
 }
 
@@ -472,10 +474,10 @@ mod tests {
         let form = |bytes: usize| {
             let field = json!({"type": "string", "description": "x".repeat(bytes)});
             let schema = json!({"type": "object", "properties": {"name": field}});
-            Want::Person { message: "Who?".to_owned(), schema }
+            QuestionKind::Person { message: "Who?".to_owned(), schema }
         };
         assert!(input_request(&form(FORM_BYTES_MAX / 2)).is_ok());
-        assert!(matches!(input_request(&form(FORM_BYTES_MAX)), Err(Unanswered::Unaskable)));
+        assert!(matches!(input_request(&form(FORM_BYTES_MAX)), Err(QuestionError::Unaskable)));
     }
 
     #[test]

@@ -13,10 +13,11 @@ mod convert;
 mod server;
 
 pub use client::{
-    ChangedField, ChangedOffer, ChangedPlaces, ChangedTool, Changes, Command, CredentialStore, Difference,
-    FieldChange, Headers, HttpKind, InvalidHeader, InvalidPattern, Login, LoginError, Memory, MemoryError,
-    OAuthSettings, ReaperProgram, Remembered, ServerKey, Start, StartCheck, ToolFilter, Transport,
-    UpstreamLimits, UpstreamOptions, UpstreamSettings, UpstreamState, UpstreamStatus, Upstreams,
-    default_starts_at_once, forget_login, has_login, reaper_main,
+    ChangedFeature, ChangedField, ChangedPaths, ChangedTool, CredentialStore, DefinitionChangePolicy,
+    DefinitionDiff, DefinitionStore, DefinitionStoreError, FieldChange, Headers, HttpTransportKind,
+    InvalidHeader, InvalidPattern, Login, LoginError, OAuthSettings, ReaperProgram, ServerCommand, ServerKey,
+    StartCheck, StartMode, StoredDefinitions, ToolFilter, Transport, UpstreamLimits, UpstreamOptions,
+    UpstreamSettings, UpstreamState, UpstreamStatus, Upstreams, default_starts_at_once, forget_login,
+    has_login, reaper_main,
 };
 pub use server::{McpServer, ServerSettings, StdioError};

@@ -4,7 +4,7 @@ use crate::common::{
     self, CallGate, ServerFixture, TestRequest, call, elicitation, question_tool, result_text, sampling,
     tool_with_body, with_timeout,
 };
-use ctx_core::{Progress, Question, Want};
+use ctx_core::{Progress, Question, QuestionKind};
 use ctx_testkit::echo;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -184,7 +184,7 @@ async fn a_client_without_a_capability_gets_an_error_that_names_it() {
     let fixture = ServerFixture::with([
         question_tool("greet", elicitation()),
         question_tool("think", sampling()),
-        question_tool("look", Want::Roots),
+        question_tool("look", QuestionKind::Roots),
         gate.tool("wait"),
     ]);
     for (tool, capability) in [("greet", "elicitation"), ("think", "sampling"), ("look", "roots")] {
@@ -199,7 +199,7 @@ async fn a_client_without_a_capability_gets_an_error_that_names_it() {
 #[tokio::test]
 async fn sampling_and_roots_work_like_elicitation() {
     let fixture =
-        ServerFixture::with([question_tool("think", sampling()), question_tool("look", Want::Roots)]);
+        ServerFixture::with([question_tool("think", sampling()), question_tool("look", QuestionKind::Roots)]);
     let message = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hi"}});
     let roots = json!({"roots": [{"uri": "file:///home"}]});
     for (tool, capabilities, method, answer) in [

@@ -4,7 +4,7 @@ use crate::common::{
     self, CallGate, SESSION_VERSION, ServerFixture, TestSession, elicitation, initialize, notifying_tool,
     post, question_tool, result_text, sampling, with_timeout,
 };
-use ctx_core::Want;
+use ctx_core::QuestionKind;
 use ctx_testkit::{echo, tool};
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -186,7 +186,7 @@ async fn the_tool_learns_that_a_client_refused_or_cannot_be_asked() {
 #[tokio::test]
 async fn sampling_and_roots_work_like_elicitation() {
     let fixture =
-        ServerFixture::with([question_tool("think", sampling()), question_tool("look", Want::Roots)]);
+        ServerFixture::with([question_tool("think", sampling()), question_tool("look", QuestionKind::Roots)]);
     let session = TestSession::begin(&fixture, json!({"sampling": {}, "roots": {}})).await;
     let message = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hi"}});
     for (tool, method, answer) in [

@@ -2,7 +2,7 @@
 
 use crate::resolve::{CheckedResolver, KnownHost};
 use crate::{HostError, NetError, RedirectChain, Request, Response, tls};
-use ctx_core::{NetworkScope, Reach, Secret};
+use ctx_core::{AddressPolicy, NetworkScope, Secret};
 use futures::future::BoxFuture;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method};
@@ -159,12 +159,12 @@ impl Client {
     pub fn send<'a>(
         &'a self,
         request: &'a Request,
-        reach: Reach,
+        reach: AddressPolicy,
     ) -> BoxFuture<'a, Result<Response, NetError>> {
         Box::pin(self.send_unboxed(request, reach))
     }
 
-    async fn send_unboxed(&self, request: &Request, reach: Reach) -> Result<Response, NetError> {
+    async fn send_unboxed(&self, request: &Request, reach: AddressPolicy) -> Result<Response, NetError> {
         let pool = self.pool_for(&request.url, reach)?;
         let mut builder =
             pool.client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
@@ -194,7 +194,7 @@ impl Client {
     pub async fn send_following(
         &self,
         request: Request,
-        reach: Reach,
+        reach: AddressPolicy,
         redirects_max: usize,
         may_follow: impl Fn(&Response, &Url) -> bool + Send,
     ) -> Result<Response, NetError> {
@@ -210,7 +210,7 @@ impl Client {
         }
     }
 
-    fn pool_for(&self, url: &Url, reach: Reach) -> Result<&Pool, NetError> {
+    fn pool_for(&self, url: &Url, reach: AddressPolicy) -> Result<&Pool, NetError> {
         let host = url.host_str().unwrap_or_default();
         reach.check_host(host).map_err(HostError::Forbidden)?;
         let pool = self.pool(url.scheme() == "https", reach.nearest())?;
@@ -226,7 +226,7 @@ impl Client {
         if let Some(pool) = slot.get() {
             return Ok(pool);
         }
-        let reach = Reach::of_referrer(scope);
+        let reach = AddressPolicy::of_referrer(scope);
         let pool = Pool::new(options, needs_certificates, reach, self.0.known_host)?;
         Ok(slot.get_or_init(|| pool))
     }
@@ -236,14 +236,14 @@ impl Pool {
     fn new(
         options: &ClientOptions,
         needs_certificates: bool,
-        reach: Reach,
+        reach: AddressPolicy,
         known_host: Option<KnownHost>,
     ) -> Result<Self, NetError> {
         tls::install_provider();
         let resolver = match &options.proxy {
             Proxy::None => CheckedResolver::new(reach),
             Proxy::Environment => CheckedResolver::for_added_hosts(reach),
-            Proxy::Fixed(_) => CheckedResolver::new(Reach::OWN),
+            Proxy::Fixed(_) => CheckedResolver::new(AddressPolicy::OWN),
         };
         let resolver = resolver.with_known_host(known_host);
         let mut builder = reqwest::Client::builder()

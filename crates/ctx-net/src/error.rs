@@ -41,7 +41,7 @@ pub enum NetErrorKind {
 /// An address that the SSRF policy refuses. Displayed as `a metadata address`, with a note if a host name resolved to
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forbidden {
+pub struct ForbiddenTarget {
     /// The refused address.
     pub address: ForbiddenAddress,
     /// Whether a host name resolved to it; otherwise the URL contained it literally or as a `localhost` name.
@@ -64,14 +64,14 @@ impl NetError {
     }
 
     /// The refused address, if that is why the request failed.
-    pub fn forbidden(&self) -> Option<Forbidden> {
+    pub fn forbidden(&self) -> Option<ForbiddenTarget> {
         match &self.0 {
             ErrorCause::Host(HostError::Forbidden(address)) => {
-                Some(Forbidden { address: *address, is_resolved: false })
+                Some(ForbiddenTarget { address: *address, is_resolved: false })
             }
             ErrorCause::Transport(error) => causes(error)
                 .find_map(|cause| cause.downcast_ref())
-                .map(|ForbiddenHost(address)| Forbidden { address: *address, is_resolved: true }),
+                .map(|ForbiddenHost(address)| ForbiddenTarget { address: *address, is_resolved: true }),
             ErrorCause::Host(HostError::TooMany) | ErrorCause::Unbuildable(_) => None,
         }
     }
@@ -162,7 +162,7 @@ impl Error for NetError {
     }
 }
 
-impl fmt::Display for Forbidden {
+impl fmt::Display for ForbiddenTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)?;
         if self.is_resolved { f.write_str(", which is where this name leads") } else { Ok(()) }

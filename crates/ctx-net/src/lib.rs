@@ -19,7 +19,7 @@ mod tls;
 
 pub use blocking::block_on;
 pub use client::{Client, ClientOptions, FixedProxy, InvalidProxy, Proxy};
-pub use error::{Forbidden, ForbiddenHost, NetError, NetErrorKind};
+pub use error::{ForbiddenHost, ForbiddenTarget, NetError, NetErrorKind};
 pub use redirect::{CrossOriginHeaders, RedirectChain, UnreadableLocation, is_downgrade};
 pub use request::{Request, display_url};
 pub use resolve::{HostError, ResolveError, resolve, scope_of_host};

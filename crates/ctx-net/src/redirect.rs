@@ -3,7 +3,7 @@
 
 use crate::request::remove_credentials;
 use crate::{Request, Response};
-use ctx_core::{Reach, Redactor};
+use ctx_core::{AddressPolicy, Redactor};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE, LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use url::Url;
@@ -29,14 +29,14 @@ pub enum CrossOriginHeaders {
 #[derive(Debug)]
 pub struct RedirectChain {
     request: Request,
-    reach: Reach,
+    reach: AddressPolicy,
     followed: usize,
     is_home: bool,
 }
 
 impl RedirectChain {
     /// A chain without redirects yet.
-    pub fn new(request: Request, reach: Reach) -> Self {
+    pub fn new(request: Request, reach: AddressPolicy) -> Self {
         Self { request, reach, followed: 0, is_home: true }
     }
 
@@ -46,7 +46,7 @@ impl RedirectChain {
     }
 
     /// The SSRF policy for the next request.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> AddressPolicy {
         self.reach
     }
 

@@ -2,7 +2,7 @@
 //! checked, which prevents DNS rebinding.
 
 use crate::ForbiddenHost;
-use ctx_core::{ForbiddenAddress, NetworkScope, Reach};
+use ctx_core::{AddressPolicy, ForbiddenAddress, NetworkScope};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::collections::HashSet;
 use std::io;
@@ -36,14 +36,14 @@ pub enum ResolveError {
 }
 
 /// Resolves a host name; returns the addresses that the policy allows.
-pub async fn resolve(host: &str, port: u16, reach: Reach) -> Result<Vec<SocketAddr>, ResolveError> {
+pub async fn resolve(host: &str, port: u16, reach: AddressPolicy) -> Result<Vec<SocketAddr>, ResolveError> {
     let addresses = tokio::net::lookup_host((host, port)).await.map_err(ResolveError::Lookup)?;
     allowed_addresses(addresses, reach)
 }
 
 fn allowed_addresses(
     addresses: impl IntoIterator<Item = SocketAddr>,
-    reach: Reach,
+    reach: AddressPolicy,
 ) -> Result<Vec<SocketAddr>, ResolveError> {
     reach.reachable(addresses).map_err(|address| ResolveError::Forbidden(ForbiddenHost(address)))
 }
@@ -69,7 +69,7 @@ pub(crate) struct KnownHost {
 /// The DNS resolver of one connection pool: returns only allowed addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedResolver {
-    reach: Reach,
+    reach: AddressPolicy,
     /// The hosts that `reach` applies to; `None` means all. With proxies of the environment the resolver is also asked
     /// for the proxies, which the user configured and which may be on a private network.
     policy_hosts: Option<Arc<Mutex<HashSet<String>>>>,
@@ -78,12 +78,12 @@ pub(crate) struct CheckedResolver {
 
 impl CheckedResolver {
     /// A resolver that applies a policy to every name.
-    pub(crate) fn new(reach: Reach) -> Self {
+    pub(crate) fn new(reach: AddressPolicy) -> Self {
         Self { reach, policy_hosts: None, known_host: None }
     }
 
-    /// A resolver that applies a policy to the names [added](Self::add) to it, and [`Reach::OWN`] to all others.
-    pub(crate) fn for_added_hosts(reach: Reach) -> Self {
+    /// A resolver that applies a policy to the names [added](Self::add) to it, and [`AddressPolicy::OWN`] to all others.
+    pub(crate) fn for_added_hosts(reach: AddressPolicy) -> Self {
         Self { reach, policy_hosts: Some(Arc::default()), known_host: None }
     }
 
@@ -93,7 +93,8 @@ impl CheckedResolver {
 
     /// Adds a host that the policy applies to.
     pub(crate) fn add(&self, host: &str) -> Result<(), HostError> {
-        let Some(policy_hosts) = self.policy_hosts.as_ref().filter(|_| self.reach != Reach::OWN) else {
+        let Some(policy_hosts) = self.policy_hosts.as_ref().filter(|_| self.reach != AddressPolicy::OWN)
+        else {
             return Ok(());
         };
         let mut policy_hosts = policy_hosts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,12 +105,12 @@ impl CheckedResolver {
         Ok(())
     }
 
-    fn policy_for(&self, name: &str) -> Reach {
+    fn policy_for(&self, name: &str) -> AddressPolicy {
         match &self.policy_hosts {
             Some(policy_hosts)
                 if !policy_hosts.lock().unwrap_or_else(PoisonError::into_inner).contains(name) =>
             {
-                Reach::OWN
+                AddressPolicy::OWN
             }
             _ => self.reach,
         }
@@ -157,8 +158,10 @@ mod tests {
             "fd00:ec2::254",
             "100.100.100.200",
         ];
-        for resolver in [CheckedResolver::new(Reach::OWN), CheckedResolver::for_added_hosts(Reach::INTERNET)]
-        {
+        for resolver in [
+            CheckedResolver::new(AddressPolicy::OWN),
+            CheckedResolver::for_added_hosts(AddressPolicy::INTERNET),
+        ] {
             for name in names {
                 let refused = resolved(&resolver, name).await.unwrap_err();
                 assert!(refused.ends_with("which may not be connected to"), "{name}: {refused}");
@@ -166,13 +169,14 @@ mod tests {
             assert_eq!(resolved(&resolver, "127.0.0.1").await, Ok(1));
             assert!(resolved(&resolver, "localhost").await.unwrap() > 0);
         }
-        let refused = resolved(&CheckedResolver::new(Reach::INTERNET), "localhost").await.unwrap_err();
+        let refused =
+            resolved(&CheckedResolver::new(AddressPolicy::INTERNET), "localhost").await.unwrap_err();
         assert_eq!(refused, "it leads to an address of this machine, which may not be connected to");
     }
 
     #[tokio::test]
     async fn a_host_that_a_public_server_names_is_not_on_this_machine() {
-        let resolver = CheckedResolver::for_added_hosts(Reach::INTERNET);
+        let resolver = CheckedResolver::for_added_hosts(AddressPolicy::INTERNET);
         // Until it is added, the resolver treats it as the user's proxy.
         assert!(resolved(&resolver, "localhost").await.unwrap() > 0);
         resolver.add("localhost").unwrap();

@@ -1,11 +1,11 @@
 //! The SSRF policy, redirects, body limits and proxies, tested with real servers.
 
-use ctx_core::{NetworkScope, Reach, Secret, chain};
+use ctx_core::{AddressPolicy, NetworkScope, Secret, chain};
 use ctx_net::{
-    BodyError, Client, ClientOptions, CrossOriginHeaders, Forbidden, NetErrorKind, Proxy, RedirectChain,
-    Request, Response,
+    BodyError, Client, ClientOptions, CrossOriginHeaders, ForbiddenTarget, NetErrorKind, Proxy,
+    RedirectChain, Request, Response,
 };
-use ctx_testkit::{Web, reply, reply_with};
+use ctx_testkit::{MockWebServer, reply, reply_with};
 use futures::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH};
 use http::{HeaderValue, Method};
@@ -25,24 +25,27 @@ fn get(url: &str) -> Request {
 
 /// The refused address of a request, and whether a host name resolved to it.
 #[allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
-async fn refused(client: &Client, url: &str, reach: Reach) -> (String, bool) {
+async fn refused(client: &Client, url: &str, reach: AddressPolicy) -> (String, bool) {
     let error = client.send(&get(url), reach).await.unwrap_err();
     assert!(chain(&error).contains("which may not be connected to"), "{error}");
-    let Forbidden { address, is_resolved } = error.forbidden().unwrap();
+    let ForbiddenTarget { address, is_resolved } = error.forbidden().unwrap();
     (address.to_string(), is_resolved)
 }
 
 #[tokio::test]
 async fn a_literal_address_is_checked_before_anything_is_sent() {
-    let web = Web::serve(|_| reply(200, "x"));
+    let web = MockWebServer::serve(|_| reply(200, "x"));
     let own = "an address of this machine";
-    assert_eq!(refused(&client(), &web.url("/"), Reach::INTERNET).await, (own.to_owned(), false));
+    assert_eq!(refused(&client(), &web.url("/"), AddressPolicy::INTERNET).await, (own.to_owned(), false));
     let mapped = web.url("/").replace("127.0.0.1", "[::ffff:127.0.0.1]");
-    assert_eq!(refused(&client(), &mapped, Reach::INTERNET).await, (own.to_owned(), false));
-    let metadata = refused(&client(), "http://169.254.169.254/", Reach::OWN).await;
+    assert_eq!(refused(&client(), &mapped, AddressPolicy::INTERNET).await, (own.to_owned(), false));
+    let metadata = refused(&client(), "http://169.254.169.254/", AddressPolicy::OWN).await;
     assert_eq!(metadata, ("a link-local address".to_owned(), false));
     assert!(web.asked().is_empty());
-    assert_eq!(client().send(&get(&web.url("/")), Reach::OWN).await.unwrap().scope(), NetworkScope::Loopback);
+    assert_eq!(
+        client().send(&get(&web.url("/")), AddressPolicy::OWN).await.unwrap().scope(),
+        NetworkScope::Loopback
+    );
 }
 
 #[tokio::test]
@@ -69,22 +72,22 @@ async fn a_connection_of_a_wider_policy_is_not_used_by_a_stricter_one() {
         }
     });
     let (client, url) = (client(), format!("http://{host}:{port}/"));
-    let mut response = client.send(&get(&url), Reach::OWN).await.unwrap();
+    let mut response = client.send(&get(&url), AddressPolicy::OWN).await.unwrap();
     assert_eq!(response.read(1).await.unwrap(), b"x");
-    assert!(refused(&client, &url, Reach::INTERNET).await.1);
+    assert!(refused(&client, &url, AddressPolicy::INTERNET).await.1);
 }
 
 /// Follows every redirect; the last response, or the error.
 async fn follow(client: &Client, request: Request) -> Result<Response, ctx_net::NetError> {
-    client.send_following(request, Reach::OWN, 5, |_, _| true).await
+    client.send_following(request, AddressPolicy::OWN, 5, |_, _| true).await
 }
 
 #[tokio::test]
 async fn a_redirect_leads_to_no_nearer_network_and_takes_no_credentials() {
     for host in ["127.0.0.1", "localhost"] {
-        let inner = Web::serve(|_| reply(200, "inside"));
+        let inner = MockWebServer::serve(|_| reply(200, "inside"));
         let to = inner.url("/").replace("127.0.0.1", host);
-        let outer = Web::serve(move |_| reply_with(307, &[("Location", &to)], ""));
+        let outer = MockWebServer::serve(move |_| reply_with(307, &[("Location", &to)], ""));
         let request = || {
             let key = http::HeaderName::from_static("x-api-key");
             let request = get(&outer.url("/")).bearer("hunter2").unwrap();
@@ -104,20 +107,21 @@ async fn a_redirect_leads_to_no_nearer_network_and_takes_no_credentials() {
 
 #[tokio::test]
 async fn redirects_are_counted_and_left_alone_where_they_may_not_be_followed() {
-    let web = Web::serve(|_| reply_with(302, &[("Location", "/again")], ""));
+    let web = MockWebServer::serve(|_| reply_with(302, &[("Location", "/again")], ""));
     let response = follow(&client(), get(&web.url("/"))).await.unwrap();
     assert_eq!((response.status().as_u16(), web.asked().len()), (302, 6));
-    let response = client().send_following(get(&web.url("/")), Reach::OWN, 5, |_, _| false).await.unwrap();
+    let response =
+        client().send_following(get(&web.url("/")), AddressPolicy::OWN, 5, |_, _| false).await.unwrap();
     assert_eq!((response.status().as_u16(), web.asked().len()), (302, 7));
-    let unreadable = Web::serve(|_| reply_with(302, &[("Location", "http://[x")], ""));
+    let unreadable = MockWebServer::serve(|_| reply_with(302, &[("Location", "http://[x")], ""));
     let response = follow(&client(), get(&unreadable.url("/"))).await.unwrap();
     assert!(response.redirect().is_err());
 }
 
 #[tokio::test]
 async fn a_chain_knows_whether_it_is_home() {
-    let web = Web::serve(|_| reply_with(302, &[("Location", "http://8.8.8.8/b")], ""));
-    let mut chain = RedirectChain::new(get(&web.url("/a")), Reach::OWN);
+    let web = MockWebServer::serve(|_| reply_with(302, &[("Location", "http://8.8.8.8/b")], ""));
+    let mut chain = RedirectChain::new(get(&web.url("/a")), AddressPolicy::OWN);
     let response = client().send(chain.request(), chain.reach()).await.unwrap();
     chain.follow(&response, Url::parse(&web.url("/b")).unwrap(), CrossOriginHeaders::DropSecrets);
     assert!(chain.is_home());
@@ -131,12 +135,13 @@ async fn a_chain_knows_whether_it_is_home() {
 
 #[tokio::test]
 async fn a_body_is_read_up_to_its_bound() {
-    let sized = Web::serve(|_| reply(200, "0123456789"));
-    let endless = Web::stream(|_, stream| {
+    let sized = MockWebServer::serve(|_| reply(200, "0123456789"));
+    let endless = MockWebServer::stream(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").ok();
         while stream.write_all(&[b'x'; 1024]).is_ok() {}
     });
-    let send = async |web: &Web| client().send(&get(&web.url("/")), Reach::OWN).await.unwrap();
+    let send =
+        async |web: &MockWebServer| client().send(&get(&web.url("/")), AddressPolicy::OWN).await.unwrap();
     assert_eq!(send(&sized).await.read(10).await.unwrap(), b"0123456789");
     assert_eq!(send(&sized).await.read_prefix(20).await.unwrap(), b"0123456789");
     assert_eq!(send(&sized).await.read_prefix(4).await.unwrap(), b"0123");
@@ -145,19 +150,21 @@ async fn a_body_is_read_up_to_its_bound() {
     }
     assert_eq!(send(&endless).await.read_prefix(1 << 20).await.unwrap().len(), 1 << 20);
     // The response to a HEAD request has the length of the body that a GET would return.
-    let head =
-        Web::serve(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n".to_vec());
+    let head = MockWebServer::serve(|_| {
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n".to_vec()
+    });
     let request = Request::parse(Method::HEAD, &head.url("/")).unwrap();
-    assert!(client().send(&request, Reach::OWN).await.unwrap().read(9).await.unwrap().is_empty());
+    assert!(client().send(&request, AddressPolicy::OWN).await.unwrap().read(9).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn failures_have_kinds() {
-    let kind =
-        async |client: &Client, request: &Request| client.send(request, Reach::OWN).await.unwrap_err().kind();
+    let kind = async |client: &Client, request: &Request| {
+        client.send(request, AddressPolicy::OWN).await.unwrap_err().kind()
+    };
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert_eq!(kind(&client(), &get(&format!("http://{closed}/"))).await, NetErrorKind::Connect);
-    let hung_up = Web::stream(|_, _| {});
+    let hung_up = MockWebServer::stream(|_, _| {});
     assert_eq!(kind(&client(), &get(&hung_up.url("/"))).await, NetErrorKind::Closed);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
@@ -169,17 +176,17 @@ async fn failures_have_kinds() {
     let impatient = Client::new(ClientOptions { read_timeout, ..ClientOptions::default() });
     assert_eq!(kind(&impatient, &get(&url)).await, NetErrorKind::Timeout);
     let https_only = Client::new(ClientOptions { is_https_only: true, ..ClientOptions::default() });
-    let error = https_only.send(&get(&url), Reach::OWN).await.unwrap_err();
+    let error = https_only.send(&get(&url), AddressPolicy::OWN).await.unwrap_err();
     assert!(chain(&error).contains("URL scheme is not allowed"), "{error}");
     assert!(chain(&error).contains("127.0.0.1") && !chain(&error.without_url()).contains("127.0.0.1"));
 }
 
 #[tokio::test]
 async fn a_request_without_a_body_says_so_where_servers_want_to_know() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
         let request = Request::parse(method, &web.url("/")).unwrap();
-        client().send(&request, Reach::OWN).await.unwrap();
+        client().send(&request, AddressPolicy::OWN).await.unwrap();
     }
     let lengths: Vec<_> =
         web.asked().iter().map(|asked| asked.header(CONTENT_LENGTH.as_str()).map(str::to_owned)).collect();
@@ -190,12 +197,12 @@ async fn a_request_without_a_body_says_so_where_servers_want_to_know() {
 #[tokio::test]
 async fn a_body_that_is_larger_than_it_may_be_ends_with_an_error() {
     // Without `Content-Length`, so that the size shows only while reading.
-    let web = Web::stream(|_, stream| {
+    let web = MockWebServer::stream(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").ok();
         stream.write_all(&[b'x'; 100_000]).ok();
     });
     let read = async |bytes_max| {
-        let response = client().send(&get(&web.url("/")), Reach::OWN).await.unwrap();
+        let response = client().send(&get(&web.url("/")), AddressPolicy::OWN).await.unwrap();
         let parts: Vec<_> = response.into_stream(bytes_max).collect().await;
         let bytes: usize = parts.iter().flatten().map(|part| part.len()).sum();
         (bytes, parts.into_iter().find_map(Result::err))
@@ -208,29 +215,29 @@ async fn a_body_that_is_larger_than_it_may_be_ends_with_an_error() {
 
 #[tokio::test]
 async fn a_name_is_refused_for_the_address_that_it_leads_to() {
-    let web = Web::serve(|_| reply(200, "x"));
+    let web = MockWebServer::serve(|_| reply(200, "x"));
     let url = web.url("/").replace("127.0.0.1", "known.test");
     let here = client().with_known_host("known.test", [127, 0, 0, 1].into());
-    assert_eq!(here.send(&get(&url), Reach::OWN).await.unwrap().scope(), NetworkScope::Loopback);
+    assert_eq!(here.send(&get(&url), AddressPolicy::OWN).await.unwrap().scope(), NetworkScope::Loopback);
     let metadata = client().with_known_host("known.test", [169, 254, 169, 254].into());
-    assert_eq!(refused(&metadata, &url, Reach::OWN).await, ("a link-local address".to_owned(), true));
+    assert_eq!(refused(&metadata, &url, AddressPolicy::OWN).await, ("a link-local address".to_owned(), true));
     assert_eq!(web.asked().len(), 1);
 }
 
 #[tokio::test]
 async fn a_proxy_resolves_names_and_its_peers_count_as_public() {
-    let proxy = Web::serve(|_| reply_with(302, &[("Location", "http://10.0.0.1/b")], "proxied"));
+    let proxy = MockWebServer::serve(|_| reply_with(302, &[("Location", "http://10.0.0.1/b")], "proxied"));
     // The name of the proxy itself is resolved here, whatever the request may reach.
     let url = proxy.url("").replace("127.0.0.1", "localhost");
     let options =
         ClientOptions { proxy: Proxy::fixed(&Secret::new(url)).unwrap(), ..ClientOptions::default() };
     let client = Client::new(options);
-    let mut chain = RedirectChain::new(get("http://nobody.invalid/a"), Reach::OWN);
-    let response = client.send(chain.request(), Reach::INTERNET).await.unwrap();
+    let mut chain = RedirectChain::new(get("http://nobody.invalid/a"), AddressPolicy::OWN);
+    let response = client.send(chain.request(), AddressPolicy::INTERNET).await.unwrap();
     assert_eq!(response.scope(), NetworkScope::Internet);
     assert_eq!(proxy.asked()[0].target(), "GET http://nobody.invalid/a");
     chain.follow(&response, Url::parse("http://nobody.invalid/b").unwrap(), CrossOriginHeaders::DropSecrets);
-    assert_eq!(chain.reach(), Reach::OWN, "the same host was permitted already");
+    assert_eq!(chain.reach(), AddressPolicy::OWN, "the same host was permitted already");
     let to = response.redirect().unwrap().unwrap();
     chain.follow(&response, to, CrossOriginHeaders::DropSecrets);
     assert!(client.send(chain.request(), chain.reach()).await.unwrap_err().forbidden().is_some());
@@ -240,8 +247,8 @@ async fn a_proxy_resolves_names_and_its_peers_count_as_public() {
 
 #[tokio::test]
 async fn user_and_password_of_a_url_are_sent_as_basic_authentication() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let url = web.url("/").replace("http://", "http://me:secret@");
-    client().send(&get(&url), Reach::OWN).await.unwrap();
+    client().send(&get(&url), AddressPolicy::OWN).await.unwrap();
     assert_eq!(web.asked()[0].header(AUTHORIZATION.as_str()), Some("Basic bWU6c2VjcmV0"));
 }

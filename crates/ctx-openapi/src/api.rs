@@ -10,8 +10,8 @@ use crate::request::{ApiBase, base_url, operation_request};
 use crate::settings::{ApiSettings, Spec};
 use async_trait::async_trait;
 use ctx_core::{
-    Annotations, BodyArgument, Call, ErrorKind, Identifier, Output, Provider, Reach, Schema, Tool, ToolError,
-    ToolSpec,
+    AddressPolicy, Annotations, BodyArgument, Call, ErrorKind, Identifier, Output, Provider, Schema, Tool,
+    ToolError, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -183,7 +183,8 @@ impl SharedApi {
     fn base(&self, operation: &Operation) -> Result<ApiBase, ToolError> {
         let (settings, address) = (&self.settings, self.address.as_ref());
         let url = base_url(settings.base_url.as_deref(), operation, address.map(|address| &address.url))?;
-        let described_reach = address.map_or(Reach::OWN, |address| Reach::of_referrer(address.scope));
+        let described_reach =
+            address.map_or(AddressPolicy::OWN, |address| AddressPolicy::of_referrer(address.scope));
         let host = url.host_str().unwrap_or_default();
         let reach = match (&settings.base_url, &settings.spec, address) {
             (Some(_), _, _) => configured_reach(host),

@@ -2,7 +2,7 @@
 
 use crate::header::parse_parameters;
 use crate::response::HttpResponse;
-use ctx_core::{Call, ContentBlock, KeptFile, Output};
+use ctx_core::{Call, ContentBlock, Output, StoredFile};
 use http::header::CONTENT_DISPOSITION;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ pub(crate) fn store_as_file(response: &HttpResponse, content_type: &str, call: &
     let disposition = response.headers.get(CONTENT_DISPOSITION);
     let name = disposition.and_then(|text| file_name(&String::from_utf8_lossy(text.as_bytes())));
     let (content_type, size) = (content_type.to_owned(), response.body.len());
-    let file = KeptFile { name, content_type, bytes: response.body.as_slice().into() };
+    let file = StoredFile { name, content_type, bytes: response.body.as_slice().into() };
     let uri = call.keep(&file)?;
     let mut value = Map::new();
     value.insert("uri".to_owned(), uri.as_str().into());

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 /// Ids of a document and of one of its chunks.
-pub type ChunkPlace = (u64, u64);
+pub type ChunkPosition = (u64, u64);
 
 /// Weight of a document's second best chunk.
 const SECOND_CHUNK_WEIGHT: f64 = 0.3;
@@ -15,7 +15,7 @@ const SECOND_CHUNK_WEIGHT: f64 = 0.3;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScorePair {
     /// The chunk.
-    pub place: ChunkPlace,
+    pub place: ChunkPosition,
     /// Keyword score: how well the words match.
     pub keyword: f32,
     /// Vector score: how near the meaning is. `None` while the chunk has no vector.
@@ -28,7 +28,7 @@ pub struct ScorePair {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FusedDocument {
     /// The best chunk.
-    pub place: ChunkPlace,
+    pub place: ChunkPosition,
     /// Keyword score of the best chunk.
     pub keyword: f32,
     /// Vector score of the best chunk.

@@ -14,6 +14,6 @@ mod verbs;
 mod words;
 
 pub use analyzer::{Analyzer, TokenPosition, Tokens, is_identifier, query_prefix, query_terms};
-pub use fuse::{ChunkPlace, FusedDocument, ScorePair, fuse};
-pub use small_texts::{SmallText, SmallTexts};
+pub use fuse::{ChunkPosition, FusedDocument, ScorePair, fuse};
+pub use small_texts::{SmallText, SmallTextIndex};
 pub use snippet::{Highlighter, SnippetMatcher};

@@ -69,7 +69,7 @@ impl<'a> SmallText<'a> {
 }
 
 /// An in-memory index of small texts.
-pub struct SmallTexts {
+pub struct SmallTextIndex {
     postings: HashMap<String, Vec<Posting>>,
     /// Weighted number of words of each text.
     lengths: Vec<f32>,
@@ -96,7 +96,7 @@ struct TermEmbeddings {
     scales: Vec<f32>,
 }
 
-impl SmallTexts {
+impl SmallTextIndex {
     /// Indexes the texts. Blocks, for some milliseconds per hundred texts.
     pub fn new(texts: &[SmallText<'_>]) -> Self {
         let (words, mut stems) = (Analyzer::without_stemming(true), StemCache::default());
@@ -314,7 +314,7 @@ mod tests {
     }
 
     fn best(query: &str) -> Vec<&'static str> {
-        let texts = SmallTexts::new(&TEXTS);
+        let texts = SmallTextIndex::new(&TEXTS);
         texts.best(query, 10, |_| true).into_iter().map(|text| TEXTS[text].name).collect()
     }
 
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_is_not_found() {
-        let texts = SmallTexts::new(&TEXTS);
+        let texts = SmallTextIndex::new(&TEXTS);
         assert_eq!(texts.best("create", 10, |text| text != 0)[0], 3);
         assert_eq!(texts.best("issue", 1, |_| true).len(), 1);
         assert!(texts.best("issue", 0, |_| true).is_empty());
@@ -348,7 +348,7 @@ mod tests {
         for query in ["", "  ", "?!", "zxqvy", "😀"] {
             assert_eq!(best(query), [""; 0], "{query}");
         }
-        let none = SmallTexts::new(&[]);
+        let none = SmallTextIndex::new(&[]);
         assert!(none.best("anything", 5, |_| true).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::changes::Generation;
 use crate::error::StoreError;
-use crate::files::{FilePlace, KnownFile};
+use crate::files::{FilePosition, SourceFile};
 use crate::filters::Filters;
 use crate::vectors::NewVectors;
 use ctx_core::{Cursor, SourceName};
@@ -19,15 +19,15 @@ pub type DocumentId = Uuid;
 pub type DocumentKey = u64;
 
 /// A chunk: the key of its document and its position there.
-pub type ChunkPlace = (DocumentKey, u64);
+pub type ChunkPosition = (DocumentKey, u64);
 
 /// Storage of documents and of the sync state of their sources.
 pub trait DocumentStore {
     /// Applies mutations in order, each in its own transaction. If one fails, those before it stay applied.
-    fn apply(&self, mutations: &[Mutation]) -> Result<Applied, StoreError>;
+    fn apply(&self, mutations: &[Mutation]) -> Result<ApplyResult, StoreError>;
 
     /// The stamps of these documents, in the order of `ids`.
-    fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<Stamp>, StoreError>;
+    fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<DocumentStamp>, StoreError>;
 
     /// A document with its whole text and chunks.
     fn document(&self, id: DocumentId) -> Result<Option<StoredDocument>, StoreError>;
@@ -46,9 +46,9 @@ pub trait DocumentStore {
     fn files(
         &self,
         source: &SourceName,
-        after: Option<&FilePlace>,
+        after: Option<&FilePosition>,
         limit: usize,
-    ) -> Result<Vec<KnownFile>, StoreError>;
+    ) -> Result<Vec<SourceFile>, StoreError>;
 
     /// Adds names to skipped files that an earlier version stored without them, in one transaction. Files that have a
     /// name keep it.
@@ -58,7 +58,7 @@ pub trait DocumentStore {
     fn summaries(&self, keys: &[DocumentKey]) -> Result<Vec<DocumentSummary>, StoreError>;
 
     /// The texts of chunks with their headings; empty for chunks that no longer exist.
-    fn chunk_texts(&self, chunks: &[ChunkPlace]) -> Result<Vec<ChunkText>, StoreError>;
+    fn chunk_texts(&self, chunks: &[ChunkPosition]) -> Result<Vec<ChunkText>, StoreError>;
 
     /// The documents that match the filters and, if `sources` is given, belong to one of these sources.
     fn documents_within(
@@ -138,7 +138,7 @@ pub enum Mutation {
 
 /// The effect of applied mutations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct ApplyResult {
     /// Number of documents that were deleted.
     pub deleted: u64,
     /// The generation of the newest change; zero if there was none.
@@ -206,7 +206,7 @@ impl Span {
 
 /// The stored fingerprint, hash and note of a document, which decide whether it must be read or written again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
+pub struct DocumentStamp {
     /// The stamp of the stored document; `None` if it is not stored.
     pub stored: Option<StoredStamp>,
     /// Why it was skipped, or indexed only in part.

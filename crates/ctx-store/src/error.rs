@@ -11,7 +11,7 @@ pub enum StoreError {
     #[error("{place} was written by a newer ctx (format {found}, this one knows {known})")]
     Newer {
         /// The location of the data.
-        place: Place,
+        place: StoreLocation,
         /// The format of the file.
         found: i64,
         /// The newest format that this version knows.
@@ -21,7 +21,7 @@ pub enum StoreError {
     #[error("{place} is damaged: {reason}")]
     Corrupt {
         /// The location of the data.
-        place: Place,
+        place: StoreLocation,
         /// The error message of the database.
         reason: String,
     },
@@ -29,25 +29,25 @@ pub enum StoreError {
     #[error("{place} cannot be written")]
     ReadOnly {
         /// The location of the data.
-        place: Place,
+        place: StoreLocation,
     },
     /// The disk is full.
     #[error("no space left to write {place}")]
     Full {
         /// The location of the data.
-        place: Place,
+        place: StoreLocation,
     },
     /// Another process holds a lock on the file.
     #[error("{place} is locked by another process")]
     Busy {
         /// The location of the data.
-        place: Place,
+        place: StoreLocation,
     },
     /// The file cannot be opened.
     #[error("cannot open {place}: {reason}")]
     Open {
         /// The location of the data.
-        place: Place,
+        place: StoreLocation,
         /// Why it cannot be opened.
         reason: String,
     },
@@ -55,7 +55,7 @@ pub enum StoreError {
     #[error("{} is a database of another program", place.name)]
     Foreign {
         /// The location of the data.
-        place: Place,
+        place: StoreLocation,
     },
     /// The database library does not meet the requirements of the contract: SQLite is too old.
     #[error("{reason}")]
@@ -67,7 +67,7 @@ pub enum StoreError {
     #[error("cannot make {}: {source}", place.name)]
     Create {
         /// The location of the file.
-        place: Place,
+        place: StoreLocation,
         /// The error of the operating system.
         source: io::Error,
     },
@@ -81,7 +81,7 @@ pub enum StoreError {
     #[error("{}", failure(place, source.as_ref()))]
     Failed {
         /// The location of the data.
-        place: Place,
+        place: StoreLocation,
         /// The error of the database.
         source: Box<dyn Error + Send + Sync>,
     },
@@ -89,7 +89,7 @@ pub enum StoreError {
 
 /// The location of stored data, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StoreLocation {
     /// A path, or the address of a database server without its credentials.
     pub name: String,
     /// Which part of the stored data is there.
@@ -105,7 +105,7 @@ pub enum StorePart {
     State,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.part {
             StorePart::Documents => write!(f, "the store {}", self.name),
@@ -133,7 +133,7 @@ impl StoreError {
     }
 }
 
-fn failure(place: &Place, source: &dyn Error) -> String {
+fn failure(place: &StoreLocation, source: &dyn Error) -> String {
     match place.part {
         StorePart::Documents => format!("{place} failed"),
         StorePart::State => format!("cannot use {place}: {source}"),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// One that a connector could not hand over, because it is too large or nobody may read it, is a warning of that sync and
 /// is not remembered: the next sync tries again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct KnownFile {
+pub struct SourceFile {
     /// The id of its document, also where no text of it is stored.
     #[schemars(with = "String", extend("format" = "uuid"))]
     pub id: DocumentId,
@@ -69,7 +69,7 @@ impl FileState {
 
 /// A place in the list of a source's files, which is behind one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FilePlace {
+pub struct FilePosition {
     /// The name of the file, where it has one.
     pub source_id: Option<String>,
     /// Its id.
@@ -77,16 +77,16 @@ pub struct FilePlace {
     pub id: DocumentId,
 }
 
-impl FilePlace {
+impl FilePosition {
     /// The sort key of the list: by name; files without a name come last, by id.
     pub(crate) fn sort_key(&self) -> (bool, Option<&str>, DocumentId) {
         (self.source_id.is_none(), self.source_id.as_deref(), self.id)
     }
 }
 
-impl KnownFile {
+impl SourceFile {
     /// Its position in the list.
-    pub fn place(&self) -> FilePlace {
-        FilePlace { source_id: self.source_id.clone(), id: self.id }
+    pub fn place(&self) -> FilePosition {
+        FilePosition { source_id: self.source_id.clone(), id: self.id }
     }
 }

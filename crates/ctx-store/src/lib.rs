@@ -31,13 +31,13 @@ pub use changes::{
 #[cfg(any(test, feature = "contract"))]
 pub use contract::{HoldLease, KillHolder, OpenState, OpenStore, state_contract, store_contract};
 pub use documents::{
-    Applied, Chunk, ChunkPlace, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore,
-    DocumentSummary, DocumentText, IndexedDocument, ListedDocument, Mutation, NewDocument, SkipNote,
-    SourceCounts, SourceRecord, Span, Stamp, StoredDocument, StoredStamp, SyncOutcome,
+    ApplyResult, Chunk, ChunkPosition, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet,
+    DocumentStamp, DocumentStore, DocumentSummary, DocumentText, IndexedDocument, ListedDocument, Mutation,
+    NewDocument, SkipNote, SourceCounts, SourceRecord, Span, StoredDocument, StoredStamp, SyncOutcome,
 };
-pub use error::{Place, StoreError, StorePart};
+pub use error::{StoreError, StoreLocation, StorePart};
 pub use file_names::{CREDENTIALS_FILE, DEFINITIONS_FILE, RUNS_FILE, STORE_FILE, TRUST_FILE};
-pub use files::{FilePlace, FileState, KnownFile};
+pub use files::{FilePosition, FileState, SourceFile};
 pub use filters::Filters;
 pub use lease::{Lease, LeaseGuard, source_file_stem};
 pub use memory::{MemoryState, MemoryStore};
@@ -46,9 +46,9 @@ pub use private::{create_file, create_folder, restrict_files};
 pub use sqlite::RawConnection;
 pub use sqlite::{SqliteState, SqliteStore, StateFiles};
 pub use state::{
-    RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, Server, ServerDefinitions, State,
+    DefinitionKey, RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, ServerDefinitions, State,
 };
-pub use store::{Store, StoreAbout};
+pub use store::{Store, StoreIdentity};
 pub use user::{CredentialLock, Credentials, Trust, TrustRecord};
 pub use vectors::{
     DocumentVectors, ModelKey, NewVector, NewVectors, PendingDocument, PendingQuery, TextHash,

@@ -1,7 +1,7 @@
 //! State of a workspace besides its documents: run records, and the tool definitions of upstream servers.
 
 use crate::error::StoreError;
-use ctx_core::{Inside, Run, RunId, RunLog};
+use ctx_core::{NestedCallStats, Run, RunId, RunLog};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -35,18 +35,22 @@ pub trait State: RunLog {
     fn find_run(&self, prefix: &str) -> Result<Option<RunId>, StoreError>;
 
     /// The recorded definitions of a server.
-    fn definitions(&self, server: &Server<'_>) -> Result<Option<ServerDefinitions>, StoreError>;
+    fn definitions(&self, server: &DefinitionKey<'_>) -> Result<Option<ServerDefinitions>, StoreError>;
 
     /// Records the definitions that a server sent; the first ones are also accepted. Returns the updated record.
-    fn see_definitions(&self, server: &Server<'_>, seen: &str) -> Result<ServerDefinitions, StoreError>;
+    fn see_definitions(
+        &self,
+        server: &DefinitionKey<'_>,
+        seen: &str,
+    ) -> Result<ServerDefinitions, StoreError>;
 
     /// Records these definitions as accepted; returns false if the server has no record.
-    fn accept_definitions(&self, server: &Server<'_>, accepted: &str) -> Result<bool, StoreError>;
+    fn accept_definitions(&self, server: &DefinitionKey<'_>, accepted: &str) -> Result<bool, StoreError>;
 
     /// Replaces the accepted definitions if they still equal `before` (compare and swap); returns whether they did.
     fn extend_definitions(
         &self,
-        server: &Server<'_>,
+        server: &DefinitionKey<'_>,
         before: &str,
         accepted: &str,
     ) -> Result<bool, StoreError>;
@@ -71,12 +75,12 @@ pub struct RecordedRun {
     pub run: Run,
     /// As far as it was recorded.
     #[serde(flatten)]
-    pub inside: Inside,
+    pub inside: NestedCallStats,
 }
 
 /// The key of an upstream server's record: its name, and how it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Server<'a> {
+pub struct DefinitionKey<'a> {
     /// Its name in the configuration.
     pub name: &'a str,
     /// Its URL or command. A server of the same name with another one has a record of its own.
@@ -108,7 +112,7 @@ pub(crate) fn with_nested_totals(runs: Vec<Run>) -> Vec<RecordedRun> {
     }
     let recorded = |run: Run| {
         let (calls, bytes) = sums.get(&run.id).copied().unwrap_or_default();
-        RecordedRun { inside: Inside::new(calls, bytes, run.result_bytes), run }
+        RecordedRun { inside: NestedCallStats::new(calls, bytes, run.result_bytes), run }
     };
     runs.into_iter().map(recorded).collect()
 }

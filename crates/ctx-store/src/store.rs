@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// indexes are not part of the store; they follow the change feed.
 pub trait Store: DocumentStore + ChangeFeed + VectorStore + Send + Sync {
     /// The identity of this store.
-    fn about(&self) -> &StoreAbout;
+    fn about(&self) -> &StoreIdentity;
 
     /// Whether the store is currently writable.
     fn writable(&self) -> bool;
@@ -31,7 +31,7 @@ pub trait Store: DocumentStore + ChangeFeed + VectorStore + Send + Sync {
 
 /// The identity of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreAbout {
+pub struct StoreIdentity {
     /// Unique id of the store, by which an index recognises the store that it was built from.
     pub id: Uuid,
     /// Its location, for display.

@@ -1,7 +1,7 @@
 //! Embedding vectors of chunks, per model.
 
 use crate::changes::{Generation, VectorSequence};
-use crate::documents::{ChunkPlace, DocumentKey, Span};
+use crate::documents::{ChunkPosition, DocumentKey, Span};
 use crate::error::StoreError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub trait VectorStore {
     fn exact_chunk_vectors(
         &self,
         model: ModelKey,
-        chunks: &[ChunkPlace],
+        chunks: &[ChunkPosition],
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
 }
 
@@ -188,7 +188,7 @@ pub struct VectorState {
 /// Quantised vectors for the search index, back to back in few allocations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VectorBatch {
-    rows: Vec<(VectorSequence, ChunkPlace, f32)>,
+    rows: Vec<(VectorSequence, ChunkPosition, f32)>,
     /// End offset of each row's codes.
     ends: Vec<usize>,
     codes: Vec<u8>,
@@ -200,7 +200,7 @@ pub struct VectorRow<'a> {
     /// Its sequence number, in commit order.
     pub sequence: VectorSequence,
     /// Its chunk.
-    pub place: ChunkPlace,
+    pub place: ChunkPosition,
     /// Quantisation scale: a code times the scale approximates a value.
     pub scale: f32,
     /// The values quantised to signed bytes.

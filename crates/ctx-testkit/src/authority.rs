@@ -1,7 +1,7 @@
 //! A fake OAuth authorization server with the parts that a resource server uses: metadata, keys (JWKS), and signed
 //! access tokens.
 
-use crate::{Asked, Web, reply};
+use crate::{MockWebServer, RecordedRequest, reply};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
@@ -131,7 +131,7 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 
 /// A running authorization server.
 pub struct AuthorizationServer {
-    web: Web,
+    web: MockWebServer,
     state: Arc<AuthorizationServerState>,
 }
 
@@ -150,7 +150,7 @@ impl AuthorizationServer {
             changed: Condvar::new(),
         });
         let shared = state.clone();
-        let web = Web::serve(move |request| shared.respond(request));
+        let web = MockWebServer::serve(move |request| shared.respond(request));
         Self { web, state }
     }
 
@@ -182,7 +182,7 @@ impl AuthorizationServer {
 
     /// Number of requests for the keys.
     pub fn times_asked(&self) -> usize {
-        let is_for_keys = |request: &&Asked| request.target() == format!("GET {KEYS_PATH}");
+        let is_for_keys = |request: &&RecordedRequest| request.target() == format!("GET {KEYS_PATH}");
         self.web.asked().iter().filter(is_for_keys).count()
     }
 }
@@ -194,7 +194,7 @@ impl Drop for AuthorizationServer {
 }
 
 impl AuthorizationServerState {
-    fn respond(&self, request: &Asked) -> Vec<u8> {
+    fn respond(&self, request: &RecordedRequest) -> Vec<u8> {
         let origin = format!("http://{}", request.header("host").unwrap_or_default());
         match request.target() {
             "GET /.well-known/oauth-authorization-server" => {

@@ -26,7 +26,7 @@ pub const OFFICIAL_SERVERS: [(&str, &str, &str); 4] = [
 ];
 
 /// A question, and the functions that answer it.
-pub struct Question {
+pub struct SearchQuestion {
     /// The question in a user's words.
     pub question: String,
     /// The full names of the right functions; several if they are interchangeable.
@@ -36,11 +36,11 @@ pub struct Question {
 }
 
 /// All questions.
-pub fn questions() -> Vec<Question> {
+pub fn questions() -> Vec<SearchQuestion> {
     let read = |line| {
         let line: Value = serde_json::from_str(line).expect("a line of JSON");
         let right = line["right"].as_array().expect("functions").iter();
-        Question {
+        SearchQuestion {
             question: line["question"].as_str().expect("a question").to_owned(),
             right: right.map(|name| name.as_str().expect("a name").to_owned()).collect(),
             held_out: line["held_out"] == true,

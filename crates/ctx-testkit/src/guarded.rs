@@ -1,7 +1,7 @@
 //! A fake MCP server that requires OAuth sign-in, and its authorization server, in one process.
 
 use crate::process::DEADLINE;
-use crate::{Asked, Web, reply, reply_with};
+use crate::{MockWebServer, RecordedRequest, reply, reply_with};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::digest::{SHA256, digest};
@@ -17,8 +17,8 @@ const REDIRECTS_MAX: usize = 5;
 
 /// A server with the tools `read` and `write`. Every call needs an access token; `write` also needs the scope `write`.
 /// Refresh tokens are rotated: each can be used once. Stopped on drop.
-pub struct GuardedServer {
-    web: Web,
+pub struct OAuthMcpServer {
+    web: MockWebServer,
     state: Arc<Mutex<GuardedServerState>>,
 }
 
@@ -35,12 +35,12 @@ struct GuardedServerState {
     logins: usize,
 }
 
-impl GuardedServer {
+impl OAuthMcpServer {
     /// Starts a server without any login.
     pub fn start() -> Self {
         let state = Arc::<Mutex<GuardedServerState>>::default();
         let shared = state.clone();
-        let web = Web::serve(move |request| shared.lock().unwrap().respond(request));
+        let web = MockWebServer::serve(move |request| shared.lock().unwrap().respond(request));
         Self { web, state }
     }
 
@@ -76,13 +76,13 @@ impl GuardedServer {
     }
 
     /// The requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         self.web.asked()
     }
 }
 
 impl GuardedServerState {
-    fn respond(&mut self, request: &Asked) -> Vec<u8> {
+    fn respond(&mut self, request: &RecordedRequest) -> Vec<u8> {
         let origin = format!("http://{}", request.header("host").unwrap_or_default());
         let json = |status, body: Value| {
             reply_with(status, &[("Content-Type", "application/json")], &body.to_string())
@@ -126,7 +126,7 @@ impl GuardedServerState {
     }
 
     /// Issues tokens for an authorization code or a refresh token; `None` if the grant is invalid.
-    fn issue_tokens(&mut self, request: &Asked) -> Option<Value> {
+    fn issue_tokens(&mut self, request: &RecordedRequest) -> Option<Value> {
         let body = String::from_utf8(request.body.clone()).unwrap();
         let field = |name: &str| {
             let mut pairs = body.split('&').filter_map(|pair| pair.split_once('='));
@@ -160,7 +160,7 @@ impl GuardedServerState {
         }))
     }
 
-    fn call_mcp(&self, request: &Asked, origin: &str) -> Vec<u8> {
+    fn call_mcp(&self, request: &RecordedRequest, origin: &str) -> Vec<u8> {
         let resource_metadata =
             format!("resource_metadata=\"{origin}/.well-known/oauth-protected-resource/mcp\"");
         let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));

@@ -13,7 +13,7 @@ const TIME: &str = "time";
 
 /// A hostile script.
 #[derive(Clone, Debug)]
-pub struct Hostile {
+pub struct HostileScript {
     /// Its file name without the extension.
     pub name: String,
     /// Its source, with marks replaced.
@@ -30,7 +30,7 @@ enum ExpectedResult {
     Value(Value),
 }
 
-impl Hostile {
+impl HostileScript {
     /// Whether it is expected to run into the time limit.
     pub fn is_endless(&self) -> bool {
         matches!(&self.expect, ExpectedResult::Failures(kinds) if kinds.iter().any(|kind| kind == TIME))
@@ -48,17 +48,17 @@ impl Hostile {
 }
 
 /// All hostile scripts, sorted by name.
-pub fn hostile_scripts() -> Vec<Hostile> {
+pub fn hostile_scripts() -> Vec<HostileScript> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ctx-luau/tests/hostile");
     let entries = fs::read_dir(folder).expect("the folder of hostile scripts");
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    let scripts: Vec<Hostile> = paths.iter().map(|path| parse_script(path)).collect();
+    let scripts: Vec<HostileScript> = paths.iter().map(|path| parse_script(path)).collect();
     assert!(scripts.len() > 150, "{} hostile scripts are too few to be all", scripts.len());
     scripts
 }
 
-fn parse_script(path: &Path) -> Hostile {
+fn parse_script(path: &Path) -> HostileScript {
     let name = path.file_stem().unwrap().to_string_lossy().into_owned();
     let text = fs::read_to_string(path).unwrap();
     let header = text.lines().map_while(|line| line.strip_prefix("--! "));
@@ -79,7 +79,7 @@ fn parse_script(path: &Path) -> Hostile {
         }
     }
     let expect = expect.unwrap_or_else(|| panic!("{name}: no `expect`"));
-    Hostile { name, source, in_process, expect }
+    HostileScript { name, source, in_process, expect }
 }
 
 fn parse_expect(text: &str) -> ExpectedResult {

@@ -1,8 +1,8 @@
 //! Test fixtures that several crates share; only tests use this crate.
 //!
 //! A [`TestWorkspace`] runs the `ctx` binary in an isolated folder and environment; behaviour that a library crate
-//! can test alone is not tested through it. A [`TestTool`] is a tool made of a closure, a [`Web`] a fake web service,
-//! an [`AuthorizationServer`] a fake OAuth authorization server, and a [`GuardedServer`] an MCP server that requires
+//! can test alone is not tested through it. A [`TestTool`] is a tool made of a closure, a [`MockWebServer`] a fake web service,
+//! an [`AuthorizationServer`] a fake OAuth authorization server, and a [`OAuthMcpServer`] an MCP server that requires
 //! sign-in.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -26,18 +26,18 @@ mod workspace;
 pub use authority::{AuthorizationServer, SigningKey, good_claims};
 pub use canary::{CANARIES, CANARY_FORMS, CanaryForm, canary_leaks, canary_text};
 pub use functions::{
-    OFFICIAL_SERVERS, Question, github_description, luau_check, official_packages, official_server,
+    OFFICIAL_SERVERS, SearchQuestion, github_description, luau_check, official_packages, official_server,
     questions, real_functions,
 };
-pub use guarded::{GUARDED_SECRET, GuardedServer, browse};
-pub use hostile::{Hostile, hostile_scripts};
-pub use outcome::Outcome;
+pub use guarded::{GUARDED_SECRET, OAuthMcpServer, browse};
+pub use hostile::{HostileScript, hostile_scripts};
+pub use outcome::CommandOutput;
 pub use pdf::{PDF_PAGES, pdf};
 pub use process::{DEADLINE, signal, wait_until};
-pub use reply::Reply;
+pub use reply::HttpResponse;
 pub use server::TestServer;
-pub use tool::{Arguments, Running, TestTool, echo, provider, tool};
-pub use web::{Asked, Web, reply, reply_with};
+pub use tool::{Arguments, TestTool, ToolFuture, echo, provider, tool};
+pub use web::{MockWebServer, RecordedRequest, reply, reply_with};
 pub use workspace::TestWorkspace;
 
 #[doc(hidden)]

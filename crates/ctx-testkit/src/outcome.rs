@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The result of a command: exit code and output.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CommandOutput {
     /// The exit code; `None` if a signal ended the command.
     pub code: Option<i32>,
     /// Its stdout: the result.
@@ -15,7 +15,7 @@ pub struct Outcome {
     pub(crate) root: PathBuf,
 }
 
-impl Outcome {
+impl CommandOutput {
     /// Fails the test if the output contains a panic or backtrace, which no command may ever show.
     #[track_caller]
     pub(crate) fn new(code: Option<i32>, stdout: String, stderr: String, root: &Path) -> Self {

@@ -1,6 +1,6 @@
 //! Child processes with a deadline, and signals.
 
-use crate::Outcome;
+use crate::CommandOutput;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -31,7 +31,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Runs a command to its end; kills it and fails the test after [`DEADLINE`].
 #[track_caller]
-pub(crate) fn run(mut command: Command, root: &Path) -> Outcome {
+pub(crate) fn run(mut command: Command, root: &Path) -> CommandOutput {
     let shown = format!("{command:?}");
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -47,7 +47,7 @@ pub(crate) fn run(mut command: Command, root: &Path) -> Outcome {
     };
     let (stdout, stderr) = (text(stdout), text(stderr));
     let code = child.wait().unwrap().code();
-    Outcome::new(code, stdout, stderr, root)
+    CommandOutput::new(code, stdout, stderr, root)
 }
 
 /// Waits for the end of a process and returns its exit code; `None` if a signal ended it.

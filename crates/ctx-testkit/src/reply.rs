@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 /// An HTTP response with a JSON body.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct HttpResponse {
     /// The status.
     pub status: u16,
     /// The headers, with names in lower case.
@@ -16,7 +16,7 @@ pub struct Reply {
     pub body: Value,
 }
 
-impl Reply {
+impl HttpResponse {
     /// Reads one response to its end.
     #[track_caller]
     pub fn read(stream: &TcpStream) -> Self {

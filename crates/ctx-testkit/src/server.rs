@@ -1,7 +1,7 @@
 //! A running `ctx` server, and an HTTP client for it.
 
 use crate::process::{self, DEADLINE, signal};
-use crate::{Outcome, Reply};
+use crate::{CommandOutput, HttpResponse};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -63,24 +63,24 @@ impl TestServer {
 
     /// Sends a `GET` request.
     #[track_caller]
-    pub fn get(&self, path: &str) -> Reply {
+    pub fn get(&self, path: &str) -> HttpResponse {
         self.send("GET", path, &[], b"")
     }
 
     /// Sends a `POST` request with a JSON body.
     #[track_caller]
-    pub fn post(&self, path: &str, body: &Value) -> Reply {
+    pub fn post(&self, path: &str, body: &Value) -> HttpResponse {
         let body = serde_json::to_vec(body).unwrap();
         self.send("POST", path, &[("content-type", "application/json")], &body)
     }
 
     /// Sends a request on a new connection.
     #[track_caller]
-    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpResponse {
         let mut stream = self.connect();
         stream.write_all(self.head(method, path, headers, body.len()).as_bytes()).unwrap();
         stream.write_all(body).unwrap();
-        Reply::read(&stream)
+        HttpResponse::read(&stream)
     }
 
     /// The request line and headers of a request.
@@ -108,20 +108,20 @@ impl TestServer {
 
     /// Stops it with SIGTERM, and waits for its end.
     #[track_caller]
-    pub fn stop(self) -> Outcome {
+    pub fn stop(self) -> CommandOutput {
         signal(self.id(), "TERM");
         self.wait()
     }
 
     /// Waits for its end, without a signal.
     #[track_caller]
-    pub fn wait(mut self) -> Outcome {
+    pub fn wait(mut self) -> CommandOutput {
         let code = process::wait(&mut self.child);
         let mut stdout = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         let mut stderr = std::mem::take(&mut self.stderr);
         stderr.extend(self.stderr_lines.get_mut().unwrap().iter().map(|line| format!("{line}\n")));
-        Outcome::new(code, stdout, stderr, &self.root)
+        CommandOutput::new(code, stdout, stderr, &self.root)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Inline snapshots of an outcome, with values that differ between runs replaced by placeholders.
 
-use crate::Outcome;
+use crate::CommandOutput;
 
 /// Patterns of values that differ between runs, and their placeholders. The order matters: a time contains a date.
 const FILTERS: &[(&str, &str)] = &[
@@ -13,18 +13,18 @@ const FILTERS: &[(&str, &str)] = &[
     (r"\b(127\.0\.0\.1|localhost|\[::1\]):\d+\b", "$1:[PORT]"),
 ];
 
-/// Compares exit code, stdout and stderr of an [`Outcome`] with an inline snapshot.
+/// Compares exit code, stdout and stderr of an [`CommandOutput`] with an inline snapshot.
 #[macro_export]
 macro_rules! ctx_snapshot {
     ($outcome:expr, @$snapshot:literal) => {{
-        let outcome: &$crate::Outcome = &$outcome;
+        let outcome: &$crate::CommandOutput = &$outcome;
         outcome.snapshot_settings().bind(|| {
             $crate::insta::assert_snapshot!(outcome.snapshot_text(), @$snapshot);
         });
     }};
 }
 
-impl Outcome {
+impl CommandOutput {
     #[doc(hidden)]
     pub fn snapshot_text(&self) -> String {
         let code = self.code.map_or_else(|| "none".to_owned(), |code| code.to_string());

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// The arguments of a tool.
 pub type Arguments = Map<String, Value>;
 /// The future of a running tool.
-pub type Running<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
-type ToolClosure = Box<dyn for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync>;
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
+type ToolClosure = Box<dyn for<'a> Fn(Arguments, &'a Call) -> ToolFuture<'a> + Send + Sync>;
 
 /// A tool that runs a closure.
 pub struct TestTool {
@@ -27,7 +27,7 @@ pub struct TestTool {
 /// A tool of this name that runs this closure.
 pub fn tool(
     name: &str,
-    body: impl for<'a> Fn(Arguments, &'a Call) -> Running<'a> + Send + Sync + 'static,
+    body: impl for<'a> Fn(Arguments, &'a Call) -> ToolFuture<'a> + Send + Sync + 'static,
 ) -> TestTool {
     let schema = json!({"type": "object", "properties": {}});
     let spec = Arc::new(ToolSpec::new(name, format!("The test's {name}."), schema));

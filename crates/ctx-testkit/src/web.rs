@@ -9,7 +9,7 @@ use std::thread;
 
 /// A recorded HTTP request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// The request line: `GET /path?query HTTP/1.1`.
     pub line: String,
     /// The header lines.
@@ -18,7 +18,7 @@ pub struct Asked {
     pub body: Vec<u8>,
 }
 
-impl Asked {
+impl RecordedRequest {
     /// Method and target: `GET /path?query`.
     pub fn target(&self) -> &str {
         self.line.trim_end_matches(" HTTP/1.1")
@@ -45,27 +45,28 @@ impl Asked {
 }
 
 /// A server on a free loopback port; stopped on drop.
-pub struct Web {
+pub struct MockWebServer {
     address: SocketAddr,
-    requests: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
     is_stopped: Arc<AtomicBool>,
 }
 
-impl Web {
+impl MockWebServer {
     /// Answers every request with the bytes that the closure returns: status line, headers, a blank line, body. One
     /// request per connection.
-    pub fn serve(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub fn serve(answer: impl Fn(&RecordedRequest) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::stream(move |request, stream| {
             // A client may close the connection before it has read everything.
             stream.write_all(&answer(request)).ok();
         })
     }
 
-    /// Like [`Web::serve`], but the closure writes to the connection itself: for endless or missing responses.
-    pub fn stream(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
+    /// Like [`MockWebServer::serve`], but the closure writes to the connection itself: for endless or missing responses.
+    pub fn stream(answer: impl Fn(&RecordedRequest, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (requests, is_stopped) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicBool>::default());
+        let (requests, is_stopped) =
+            (Arc::<Mutex<Vec<RecordedRequest>>>::default(), Arc::<AtomicBool>::default());
         let (recorded, stopped, answer) = (requests.clone(), is_stopped.clone(), Arc::new(answer));
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -90,12 +91,12 @@ impl Web {
     }
 
     /// The requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         self.requests.lock().unwrap().clone()
     }
 }
 
-impl Drop for Web {
+impl Drop for MockWebServer {
     fn drop(&mut self) {
         self.is_stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread, which then ends and closes the port.
@@ -103,7 +104,7 @@ impl Drop for Web {
     }
 }
 
-fn read_request(stream: &mut TcpStream) -> Option<Asked> {
+fn read_request(stream: &mut TcpStream) -> Option<RecordedRequest> {
     let (mut bytes, mut part) = (Vec::new(), [0; 16 << 10]);
     let mut read_more = |bytes: &mut Vec<u8>| {
         let read = stream.read(&mut part).ok().filter(|read| *read > 0)?;
@@ -118,7 +119,8 @@ fn read_request(stream: &mut TcpStream) -> Option<Asked> {
     };
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let (line, head) = head.split_once("\r\n").unwrap_or((&head, ""));
-    let mut request = Asked { line: line.to_owned(), head: head.to_owned(), body: bytes[end + 4..].to_vec() };
+    let mut request =
+        RecordedRequest { line: line.to_owned(), head: head.to_owned(), body: bytes[end + 4..].to_vec() };
     let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
     while request.body.len() < length {
         read_more(&mut request.body)?;

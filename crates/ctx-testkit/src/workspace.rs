@@ -1,7 +1,7 @@
 //! Runs `ctx` in a temporary folder with an isolated environment.
 
 use crate::user::UnprivilegedUser;
-use crate::{Outcome, TestServer, process};
+use crate::{CommandOutput, TestServer, process};
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -176,19 +176,19 @@ impl TestWorkspace {
 
     /// Runs `ctx` with these arguments, split at spaces.
     #[track_caller]
-    pub fn ctx(&self, arguments: &str) -> Outcome {
+    pub fn ctx(&self, arguments: &str) -> CommandOutput {
         self.ctx_args(arguments.split_whitespace())
     }
 
     /// Runs `ctx` with exactly these arguments.
     #[track_caller]
-    pub fn ctx_args<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Outcome {
+    pub fn ctx_args<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> CommandOutput {
         process::run(self.command(arguments), &self.root)
     }
 
     /// Runs a shell script in which `ctx` is the binary.
     #[track_caller]
-    pub fn shell(&self, script: &str) -> Outcome {
+    pub fn shell(&self, script: &str) -> CommandOutput {
         let mut command = self.isolated_command("/bin/sh");
         command.args(["-c", script]);
         process::run(command, &self.root)

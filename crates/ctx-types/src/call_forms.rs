@@ -3,7 +3,7 @@
 //! `f({ id = 1 }, body)`, `f({ id = 1, body = … })`, `f({ id = 1, name = "Rex" })` with fields of the body next to the
 //! parameters, and `f(body)` if the body is not a table.
 
-use crate::check::{Literal, LiteralChecker, Misfit, MismatchCollector, PathStep, Problem};
+use crate::check::{Literal, LiteralChecker, MismatchCollector, MismatchKind, PathStep, TypeMismatch};
 use crate::function::{Argument, Function};
 use crate::model::{AdditionalFields, Table, Type};
 use ctx_core::{BodyArgument, nearest};
@@ -31,7 +31,7 @@ impl Function {
         body: &BodyArgument,
         arguments: &[Literal],
         checker: &mut LiteralChecker<'_>,
-    ) -> Vec<Misfit> {
+    ) -> Vec<TypeMismatch> {
         let body_argument = self.arguments.iter().find(|argument| argument.is_body);
         let (Some(params), Some(body_argument)) = (&self.params, body_argument) else { return Vec::new() };
         let (mut first, mut second) = (MismatchCollector::default(), MismatchCollector::default());
@@ -68,15 +68,16 @@ impl Function {
                 checker.check_value(&body_argument.of, first_literal, &mut first);
             }
             (_, Some(second_literal)) => {
-                first.add(Problem::Wrong {
+                first.add(MismatchKind::Wrong {
                     expected: checker.describe_expected(&Type::Table(params.clone())),
                 });
                 checker.check_value(&body_argument.of, second_literal, &mut second);
             }
         }
-        let mut mismatches: Vec<Misfit> = first.into_mismatches(0).chain(second.into_mismatches(1)).collect();
+        let mut mismatches: Vec<TypeMismatch> =
+            first.into_mismatches(0).chain(second.into_mismatches(1)).collect();
         if arguments.get(2).is_some_and(|literal| !matches!(literal, Literal::Nil | Literal::Unknown)) {
-            mismatches.push(Misfit { argument: 2, path: Vec::new(), problem: Problem::TooMany });
+            mismatches.push(TypeMismatch { argument: 2, path: Vec::new(), problem: MismatchKind::TooMany });
         }
         mismatches
     }
@@ -126,12 +127,12 @@ fn check_single_table(
             let mut nested = MismatchCollector::default();
             let fields = Literal::Table { fields, whole: whole && !is_uncertain };
             checker.check_value(&body_argument.of, &fields, &mut nested);
-            for Misfit { path, problem, .. } in nested.into_mismatches(0) {
+            for TypeMismatch { path, problem, .. } in nested.into_mismatches(0) {
                 let problem = match (path.as_slice(), problem) {
                     // The name may be a misspelt parameter.
-                    ([PathStep::Field(name)], Problem::Unknown { near: None, certain }) => {
+                    ([PathStep::Field(name)], MismatchKind::Unknown { near: None, certain }) => {
                         let near = nearest(name, params.fields.iter().map(|field| field.name.as_str()));
-                        Problem::Unknown { near: near.map(str::to_owned), certain }
+                        MismatchKind::Unknown { near: near.map(str::to_owned), certain }
                     }
                     (_, problem) => problem,
                 };
@@ -145,7 +146,7 @@ fn check_single_table(
                 collector,
             );
             if whole && body_argument.required {
-                collector.add_at(PathStep::Field(body.name.clone()), Problem::Missing);
+                collector.add_at(PathStep::Field(body.name.clone()), MismatchKind::Missing);
             }
         }
     }

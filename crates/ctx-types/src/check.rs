@@ -44,13 +44,13 @@ pub enum Literal {
 
 /// An argument, or a part of one, that the function does not accept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Misfit {
+pub struct TypeMismatch {
     /// Index of the argument.
     pub argument: usize,
     /// Path from the argument to the value.
     pub path: Vec<PathStep>,
     /// The problem at that place.
-    pub problem: Problem,
+    pub problem: MismatchKind,
 }
 
 /// One step of a path into a value.
@@ -64,7 +64,7 @@ pub enum PathStep {
 
 /// A problem with a value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Problem {
+pub enum MismatchKind {
     /// It is required and missing.
     Missing,
     /// There is no such field.
@@ -83,7 +83,7 @@ pub enum Problem {
     TooMany,
 }
 
-impl Misfit {
+impl TypeMismatch {
     /// The path as written in Luau: `filters.tags[1]`, counted from 1.
     pub fn place(&self) -> String {
         let mut text = String::new();
@@ -98,14 +98,14 @@ impl Misfit {
     }
 }
 
-impl Problem {
+impl MismatchKind {
     /// Whether the call would certainly fail; otherwise it is only probably a mistake.
     pub fn is_certain(&self) -> bool {
         !matches!(self, Self::Unknown { certain: false, .. })
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for MismatchKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("is required and missing"),
@@ -119,7 +119,7 @@ impl fmt::Display for Problem {
 
 impl Function {
     /// The arguments that the function does not accept, in the order in which they are written.
-    pub fn misfits(&self, arguments: &[Literal]) -> Vec<Misfit> {
+    pub fn misfits(&self, arguments: &[Literal]) -> Vec<TypeMismatch> {
         let mut checker = LiteralChecker { types: &self.types, steps_left: STEPS_MAX };
         let mut mismatches = match &self.body {
             Some(body) => self.check_with_body(body, arguments, &mut checker),
@@ -129,7 +129,7 @@ impl Function {
         mismatches
     }
 
-    fn check_params(&self, arguments: &[Literal], checker: &mut LiteralChecker<'_>) -> Vec<Misfit> {
+    fn check_params(&self, arguments: &[Literal], checker: &mut LiteralChecker<'_>) -> Vec<TypeMismatch> {
         let mut mismatches = Vec::new();
         for (argument, expected) in self.arguments.iter().enumerate() {
             let mut collector = MismatchCollector::default();
@@ -138,7 +138,7 @@ impl Function {
                 // A missing argument with named fields is reported by the names of its required fields.
                 None | Some(Literal::Nil) => match self.types.outline(&expected.of) {
                     Some(table) => checker.check_table(&table, &Literal::empty_table(), &mut collector),
-                    None => collector.add(Problem::Missing),
+                    None => collector.add(MismatchKind::Missing),
                 },
                 Some(literal) => checker.check_value(&expected.of, literal, &mut collector),
             }
@@ -152,11 +152,17 @@ impl Function {
                 let certain =
                     self.params.as_ref().is_some_and(|table| table.rest == AdditionalFields::Forbidden);
                 for (name, _) in fields.iter().filter(|(_, value)| *value != Literal::Nil) {
-                    let problem = Problem::Unknown { near: None, certain };
-                    mismatches.push(Misfit { argument, path: vec![PathStep::Field(name.clone())], problem });
+                    let problem = MismatchKind::Unknown { near: None, certain };
+                    mismatches.push(TypeMismatch {
+                        argument,
+                        path: vec![PathStep::Field(name.clone())],
+                        problem,
+                    });
                 }
             }
-            Some(_) => mismatches.push(Misfit { argument, path: Vec::new(), problem: Problem::TooMany }),
+            Some(_) => {
+                mismatches.push(TypeMismatch { argument, path: Vec::new(), problem: MismatchKind::TooMany })
+            }
         }
         mismatches
     }
@@ -173,22 +179,22 @@ impl Literal {
 #[derive(Default)]
 pub(crate) struct MismatchCollector {
     pub(crate) path: Vec<PathStep>,
-    pub(crate) mismatches: Vec<(Vec<PathStep>, Problem)>,
+    pub(crate) mismatches: Vec<(Vec<PathStep>, MismatchKind)>,
 }
 
 impl MismatchCollector {
     /// All mismatches, as those of one argument.
-    pub(crate) fn into_mismatches(self, argument: usize) -> impl Iterator<Item = Misfit> {
-        self.mismatches.into_iter().map(move |(path, problem)| Misfit { argument, path, problem })
+    pub(crate) fn into_mismatches(self, argument: usize) -> impl Iterator<Item = TypeMismatch> {
+        self.mismatches.into_iter().map(move |(path, problem)| TypeMismatch { argument, path, problem })
     }
 
-    pub(crate) fn add(&mut self, problem: Problem) {
+    pub(crate) fn add(&mut self, problem: MismatchKind) {
         if self.mismatches.len() < MISMATCHES_MAX {
             self.mismatches.push((self.path.clone(), problem));
         }
     }
 
-    pub(crate) fn add_at(&mut self, step: PathStep, problem: Problem) {
+    pub(crate) fn add_at(&mut self, step: PathStep, problem: MismatchKind) {
         self.path.push(step);
         self.add(problem);
         self.path.pop();
@@ -222,7 +228,7 @@ impl LiteralChecker<'_> {
                 self.check_items(first, rest, items, collector)
             }
             (resolved, _) if literal_fits(resolved, literal) => {}
-            _ => collector.add(Problem::Wrong { expected: self.describe_expected(of) }),
+            _ => collector.add(MismatchKind::Wrong { expected: self.describe_expected(of) }),
         }
     }
 
@@ -297,7 +303,7 @@ impl LiteralChecker<'_> {
             (Literal::Table { .. }, Some(only_table)) if tables.is_empty() => {
                 only_table.mismatches.into_iter().for_each(|misfit| collector.mismatches.push(misfit));
             }
-            _ => collector.add(Problem::Wrong { expected: self.describe_expected(of) }),
+            _ => collector.add(MismatchKind::Wrong { expected: self.describe_expected(of) }),
         }
     }
 
@@ -318,9 +324,9 @@ impl LiteralChecker<'_> {
                 for part in parts {
                     let mut nested = collector.nested();
                     self.check_value(part, literal, &mut nested);
-                    nested
-                        .mismatches
-                        .retain(|(_, problem)| !matches!(problem, Problem::Unknown { certain: false, .. }));
+                    nested.mismatches.retain(|(_, problem)| {
+                        !matches!(problem, MismatchKind::Unknown { certain: false, .. })
+                    });
                     collector.mismatches.append(&mut nested.mismatches);
                 }
             }
@@ -351,7 +357,7 @@ impl LiteralChecker<'_> {
                     let names = table.fields.iter().map(|field| field.name.as_str());
                     let near = nearest(name, names).map(|near| near.to_owned());
                     let certain = *rest == AdditionalFields::Forbidden;
-                    collector.add_at(PathStep::Field(name.clone()), Problem::Unknown { near, certain });
+                    collector.add_at(PathStep::Field(name.clone()), MismatchKind::Unknown { near, certain });
                     continue;
                 }
             };
@@ -367,7 +373,7 @@ impl LiteralChecker<'_> {
         let set_names: HashSet<&str> = fields.iter().filter(is_set).map(|(name, _)| name.as_str()).collect();
         for field in table.fields.iter().filter(|field| field.required) {
             if !set_names.contains(field.name.as_str()) {
-                collector.add_at(PathStep::Field(field.name.clone()), Problem::Missing);
+                collector.add_at(PathStep::Field(field.name.clone()), MismatchKind::Missing);
             }
         }
     }

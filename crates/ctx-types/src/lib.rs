@@ -21,7 +21,7 @@ mod print;
 mod reference;
 mod schema_reader;
 
-pub use check::{Literal, Misfit, PathStep, Problem};
+pub use check::{Literal, MismatchKind, PathStep, TypeMismatch};
 pub use declaration_files::definitions;
 pub use function::{Argument, Function};
 pub use library::Library;

@@ -1,7 +1,7 @@
 //! Reading any schema ends, and the output is bounded and reports what is missing.
 
 use crate::common::{self, assert_sound, function, function_of, tool};
-use ctx_types::{Literal, Problem};
+use ctx_types::{Literal, MismatchKind};
 use serde_json::{Map, Value, json};
 
 /// Maximum length of any declaration.
@@ -132,5 +132,5 @@ fn a_check_of_alternatives_in_alternatives_ends() {
     let arguments = Literal::Table { fields: vec![("node".to_owned(), literal)], whole: true };
     // The check ends; values that it does not reach pass.
     let misfits = function(&schema).misfits(&[arguments]);
-    assert!(misfits.iter().all(|misfit| matches!(misfit.problem, Problem::Wrong { .. })));
+    assert!(misfits.iter().all(|misfit| matches!(misfit.problem, MismatchKind::Wrong { .. })));
 }

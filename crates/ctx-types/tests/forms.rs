@@ -39,7 +39,7 @@ fn pet() -> Value {
 fn call_problems(function: &Function, arguments: &[Value]) -> Vec<String> {
     let arguments: Vec<Literal> = arguments.iter().map(literal).collect();
     let misfits = function.misfits(&arguments);
-    let describe = |misfit: &ctx_types::Misfit| {
+    let describe = |misfit: &ctx_types::TypeMismatch| {
         format!("{} {} {}", misfit.argument, misfit.place(), misfit.problem).replace("  ", " ")
     };
     misfits.iter().map(describe).collect()

@@ -17,8 +17,8 @@ pub use frame::{
     Frame, FrameKind, IncomingFrames, LOG_LINE_BYTES_MAX, OutgoingFrames, PAYLOAD_BYTES_MAX,
     ProtocolViolation, VALUES_MAX, log_budget, log_cost,
 };
-pub use pool::{LeaseError, Pool, PoolFigures, PoolSettings, WorkerLease};
+pub use pool::{LeaseError, Pool, PoolSettings, PoolStats, WorkerLease};
 pub use process::{READ_BYTES, StartError, WorkerExit, WorkerProcess};
-pub use request::{Request, RequestError};
+pub use request::{JobRequest, JobRequestError};
 pub use serve::{ParentGone, ParentPipe, serve_requests, worker_main};
 pub use starter::WorkerProgram;

@@ -40,7 +40,7 @@ pub struct PoolSettings {
 
 /// Current numbers of workers and waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolFigures {
+pub struct PoolStats {
     /// Running worker processes.
     pub workers: usize,
     /// Idle worker processes.
@@ -214,8 +214,8 @@ impl Pool {
     }
 
     /// Current numbers of workers and waiting jobs.
-    pub fn figures(&self) -> PoolFigures {
-        PoolFigures {
+    pub fn figures(&self) -> PoolStats {
+        PoolStats {
             workers: self.alive.load(Ordering::Relaxed),
             idle: self.idle().workers.len(),
             waiting: self.lanes.iter().map(|lane| lane.waiting.load(Ordering::Relaxed)).sum(),

@@ -18,7 +18,7 @@ const ATTEMPTS_MAX: usize = 3;
 
 /// A job and its limits.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct JobRequest<'a> {
     /// The JSON text that describes the job.
     pub json: &'a [u8],
     /// The input, of any size.
@@ -34,7 +34,7 @@ pub struct Request<'a> {
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub enum RequestError {
+pub enum JobRequestError {
     /// No worker was available.
     #[error(transparent)]
     Lease(#[from] LeaseError),
@@ -69,8 +69,8 @@ impl Pool {
     /// worker.
     pub async fn request<T: DeserializeOwned>(
         &self,
-        request: &Request<'_>,
-    ) -> Result<(T, Vec<u8>), RequestError> {
+        request: &JobRequest<'_>,
+    ) -> Result<(T, Vec<u8>), JobRequestError> {
         tokio::select! {
             reply = self.request_from_some_worker(request) => reply,
             () = self.closed() => Err(LeaseError::Stopped.into()),
@@ -79,8 +79,8 @@ impl Pool {
 
     async fn request_from_some_worker<T: DeserializeOwned>(
         &self,
-        request: &Request<'_>,
-    ) -> Result<(T, Vec<u8>), RequestError> {
+        request: &JobRequest<'_>,
+    ) -> Result<(T, Vec<u8>), JobRequestError> {
         let deadline = Instant::now() + request.wait_max;
         let mut attempts = 0;
         loop {
@@ -96,12 +96,12 @@ impl Pool {
                 // The worker exited while idle. The job has not begun, so another worker can take it.
                 Ok(Err(ExchangeError::NotStarted)) if attempts < ATTEMPTS_MAX => {}
                 Ok(Err(ExchangeError::NotStarted | ExchangeError::Ended)) => {
-                    return Err(RequestError::Crashed(lease.worker.end().await));
+                    return Err(JobRequestError::Crashed(lease.worker.end().await));
                 }
                 Ok(Err(ExchangeError::Violation(violation))) => {
-                    return Err(RequestError::Violation(violation));
+                    return Err(JobRequestError::Violation(violation));
                 }
-                Err(_) => return Err(RequestError::Late(request.time_max)),
+                Err(_) => return Err(JobRequestError::Late(request.time_max)),
             }
         }
     }
@@ -109,7 +109,7 @@ impl Pool {
 
 async fn exchange<T: DeserializeOwned>(
     worker: &mut WorkerProcess,
-    request: &Request<'_>,
+    request: &JobRequest<'_>,
 ) -> Result<(T, Vec<u8>), ExchangeError> {
     let WorkerProcess { stdin, stdout, incoming, outgoing, .. } = worker;
     let mut unsent = Some(request.bytes);

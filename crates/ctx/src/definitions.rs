@@ -4,21 +4,21 @@ use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
 use crate::workspace::workspace_state;
 use ctx_core::chain;
-use ctx_mcp::{Memory, MemoryError, Remembered, ServerKey};
-use ctx_store::{DEFINITIONS_FILE, Server, ServerDefinitions, State, StoreError};
+use ctx_mcp::{DefinitionStore, DefinitionStoreError, ServerKey, StoredDefinitions};
+use ctx_store::{DEFINITIONS_FILE, DefinitionKey, ServerDefinitions, State, StoreError};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The stored tool definitions of a workspace's upstream servers.
-pub(crate) struct DefinitionStore(Arc<dyn State>);
+pub(crate) struct StateDefinitions(Arc<dyn State>);
 
-impl DefinitionStore {
+impl StateDefinitions {
     pub(crate) fn of(config: &Config) -> Self {
         Self(workspace_state(config))
     }
 
     /// The stored definitions of a server.
-    pub(crate) fn stored_definitions(&self, server: &ServerKey) -> CommandResult<Option<Remembered>> {
+    pub(crate) fn stored_definitions(&self, server: &ServerKey) -> CommandResult<Option<StoredDefinitions>> {
         let stored = self.0.definitions(&store_key(server)).map_err(to_command_error)?;
         Ok(stored.map(from_stored))
     }
@@ -30,16 +30,16 @@ impl DefinitionStore {
     }
 }
 
-impl Memory for DefinitionStore {
-    fn recall(&self, server: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
+impl DefinitionStore for StateDefinitions {
+    fn recall(&self, server: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
         Ok(self.0.definitions(&store_key(server))?.map(from_stored))
     }
 
-    fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
+    fn remember(&self, server: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
         Ok(from_stored(self.0.see_definitions(&store_key(server), seen)?))
     }
 
-    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError> {
+    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, DefinitionStoreError> {
         Ok(self.0.extend_definitions(&store_key(server), before, accepted)?)
     }
 }
@@ -49,12 +49,12 @@ pub(crate) fn path(config: &Config) -> PathBuf {
     config.store_path().with_file_name(DEFINITIONS_FILE)
 }
 
-fn store_key(server: &ServerKey) -> Server<'_> {
-    Server { name: server.name.as_str(), reach: &server.reach }
+fn store_key(server: &ServerKey) -> DefinitionKey<'_> {
+    DefinitionKey { name: server.name.as_str(), reach: &server.reach }
 }
 
-fn from_stored(stored: ServerDefinitions) -> Remembered {
-    Remembered { seen: stored.seen, accepted: stored.accepted }
+fn from_stored(stored: ServerDefinitions) -> StoredDefinitions {
+    StoredDefinitions { seen: stored.seen, accepted: stored.accepted }
 }
 
 fn to_command_error(error: StoreError) -> CommandError {

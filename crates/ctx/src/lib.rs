@@ -30,11 +30,12 @@ mod upstreams;
 mod workspace;
 
 pub use ctx_core::{
-    Agent, AgentArgument, AgentSource, AgentSpec, Annotations, Call, Caller, Catalog, Change, Completable,
-    Completing, Completions, Connector, Content, ContentBlock, Cursor, Document, ErrorKind, Following,
-    Identifier, Listing, LogLine, Message, Output, Peer, Progress, Prompt, Provider, Pulled, Question,
-    RateLimit, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate, Resources, Role,
-    Signal, Sink, SinkClosed, SourceError, Tool, ToolError, ToolSpec, Unanswered, Want, Watcher, json_schema,
+    Agent, AgentArgument, AgentSource, AgentSpec, Annotations, Call, Caller, Catalog, Change,
+    CompletionRequest, CompletionTarget, Completions, Connector, ContentBlock, Cursor, Document,
+    DocumentContent, ErrorKind, Identifier, Listing, LogLine, Message, Output, Peer, Progress, Prompt,
+    Provider, PullResult, Question, QuestionError, QuestionKind, RateLimit, Resource, ResourceChange,
+    ResourceContent, ResourcePage, ResourceSubscription, ResourceTemplate, Resources, Role, Signal, Sink,
+    SinkClosed, SourceError, Tool, ToolError, ToolSpec, Watcher, json_schema,
 };
 pub use harness::{Harness, SourceOptions, worker_if_asked};
 pub use jiff::Timestamp;

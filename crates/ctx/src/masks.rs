@@ -3,7 +3,9 @@
 
 use crate::progress;
 use async_trait::async_trait;
-use ctx_core::{Connector, Cursor, Pulled, Redactor, Secret, Sink, SourceError, Watcher, is_ordinary_value};
+use ctx_core::{
+    Connector, Cursor, PullResult, Redactor, Secret, Sink, SourceError, Watcher, is_ordinary_value,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -112,7 +114,7 @@ impl MaskedConnector {
 
 #[async_trait]
 impl Connector for MaskedConnector {
-    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         self.connector.pull(cursor, sink).await.map_err(|error| self.masked(error))
     }
 

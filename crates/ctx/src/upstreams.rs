@@ -2,7 +2,7 @@
 
 use crate::cli::state_folder;
 use crate::config::{Config, SectionChanges, api_section, upstream_section};
-use crate::definitions::DefinitionStore;
+use crate::definitions::StateDefinitions;
 use crate::logins;
 use crate::trust::FileGuard;
 use arc_swap::ArcSwap;
@@ -57,7 +57,7 @@ impl Upstreams {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             reaper,
             redactor,
-            memory: Some(Arc::new(DefinitionStore::of(config))),
+            memory: Some(Arc::new(StateDefinitions::of(config))),
             credentials: logins::store(),
             on_change,
             may_start: {

@@ -6,7 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::{
-    CANARIES, CANARY_FORMS, Outcome, TestServer, TestWorkspace, Web, canary_leaks, canary_text, reply,
+    CANARIES, CANARY_FORMS, CommandOutput, MockWebServer, TestServer, TestWorkspace, canary_leaks,
+    canary_text, reply,
 };
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -41,7 +42,7 @@ const DESCRIPTION: &str = r#"{"openapi": "3.0.0", "info": {"title": "Echo", "ver
     "paths": {"/echo": {"get": {"operationId": "echo", "parameters": [{"name": "tenant", "in": "query", "schema": {"type": "string"}}]}}}}"#;
 
 /// A workspace with canaries in every kind of setting, and with a script, servers and an API that echo them.
-fn workspace(web: &Web) -> TestWorkspace {
+fn workspace(web: &MockWebServer) -> TestWorkspace {
     let values: String = (0..20).map(|at| format!("value_{at:02} = \"${{CANARY_{at:02}}}\"\n")).collect();
     let empty = TestWorkspace::empty();
     let notes = empty.path("notes.txt");
@@ -114,7 +115,7 @@ fn excerpt(text: &str) -> &str {
 }
 
 /// stdout and stderr.
-fn output(outcome: &Outcome) -> String {
+fn output(outcome: &CommandOutput) -> String {
     format!("{}{}", outcome.stdout, outcome.stderr)
 }
 
@@ -158,7 +159,7 @@ fn call_over_mcp(server: &TestServer, name: &str, arguments: &Value) -> String {
 #[test]
 fn no_canary_is_seen_in_what_the_program_says() {
     // Echoes the request, and every canary in every encoding.
-    let web = Web::serve(|asked| {
+    let web = MockWebServer::serve(|asked| {
         let body = format!("{}\n{}\n{}\n", asked.line, asked.head, canary_text());
         reply(500, &body)
     });

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{Outcome, TestWorkspace, ctx_snapshot};
+use ctx_testkit::{CommandOutput, TestWorkspace, ctx_snapshot};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -341,7 +341,7 @@ fn a_token_is_named_and_not_shown() {
         assert_eq!(entry(client)["headers"], json!({ "Authorization": header }), "{client}");
     }
     assert_eq!(entry("codex")["bearer_token_env_var"], "DOOR_KEY");
-    let shown = |outcome: &Outcome| format!("{}{}", outcome.stdout, outcome.stderr);
+    let shown = |outcome: &CommandOutput| format!("{}{}", outcome.stdout, outcome.stderr);
     for (client, _, url) in CLIENTS {
         let ways: &[&str] = if url.is_some() { &["", " --http"] } else { &[""] };
         for way in ways {

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{Asked, TestWorkspace, Web, reply, reply_with};
+use ctx_testkit::{MockWebServer, RecordedRequest, TestWorkspace, reply, reply_with};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -65,7 +65,7 @@ fn the_tools_and_agents_that_need_nothing_are_served_as_they_are() {
     server.stop().success();
 }
 
-fn jira(asked: &Asked) -> Vec<u8> {
+fn jira(asked: &RecordedRequest) -> Vec<u8> {
     if asked.header("authorization") != Some(JIRA_AUTHORIZATION) {
         return reply(401, "Client must be authenticated to access this resource.");
     }
@@ -79,7 +79,7 @@ fn jira(asked: &Asked) -> Vec<u8> {
 
 #[test]
 fn a_jira_ticket_is_created_with_links_to_what_belongs_to_it() {
-    let web = Web::serve(jira);
+    let web = MockWebServer::serve(jira);
     let url = web.url("");
     let w = example(&["tools/create-jira-ticket.lua"], &[("https://mycompany.atlassian.net", &url)])
         .env("JIRA_API_TOKEN", "hunter2-hunter2");
@@ -126,7 +126,7 @@ fn a_jira_ticket_is_created_with_links_to_what_belongs_to_it() {
 
 #[test]
 fn a_message_is_posted_to_slack_with_the_best_page() {
-    let web = Web::serve(|asked| match asked.target() {
+    let web = MockWebServer::serve(|asked| match asked.target() {
         "POST /services/T0/B0/s3cretpath" => reply(200, "ok"),
         _ => reply(404, "no_service"),
     });
@@ -176,7 +176,7 @@ fn issues(count: usize, late: bool) -> Vec<Value> {
 }
 
 /// Responds like GitHub: changes since `since`, in pages.
-fn github(asked: &Asked, issues: &[Value]) -> Vec<u8> {
+fn github(asked: &RecordedRequest, issues: &[Value]) -> Vec<u8> {
     let number = |name: &str| asked.parameter(name).unwrap().parse::<usize>().unwrap();
     let since = asked.parameter("since").unwrap_or_default().replace("%3A", ":");
     let (size, page) = (number("per_page"), number("page"));
@@ -187,9 +187,10 @@ fn github(asked: &Asked, issues: &[Value]) -> Vec<u8> {
 
 #[test]
 fn issues_are_read_page_by_page_and_then_only_what_changed() {
-    let early = Web::serve(|asked| github(asked, &issues(150, false)));
-    let late = Web::serve(|asked| github(asked, &issues(150, true)));
-    let config = |web: &Web| format!("token = \"${{GITHUB_TOKEN:-}}\"\napi_url = \"{}\"", web.url(""));
+    let early = MockWebServer::serve(|asked| github(asked, &issues(150, false)));
+    let late = MockWebServer::serve(|asked| github(asked, &issues(150, true)));
+    let config =
+        |web: &MockWebServer| format!("token = \"${{GITHUB_TOKEN:-}}\"\napi_url = \"{}\"", web.url(""));
     let w = example(
         &["connectors/github-issues.lua"],
         &[("token = \"${GITHUB_TOKEN:-}\"", &config(&early)), ("owner/name", "larkspoke/dispatch")],
@@ -220,7 +221,7 @@ fn issues_are_read_page_by_page_and_then_only_what_changed() {
 
 #[test]
 fn a_service_that_refuses_leaves_what_is_known() {
-    let web = Web::serve(|asked| match asked.header("authorization") {
+    let web = MockWebServer::serve(|asked| match asked.header("authorization") {
         Some(_) => reply(401, r#"{"message":"Bad credentials"}"#),
         None => github(asked, &issues(3, false)),
     });
@@ -232,14 +233,14 @@ fn a_service_that_refuses_leaves_what_is_known() {
     assert_eq!(w.ctx("search yesterday --source script:issues --limit 1 --json").found(), ["1"]);
 }
 
-fn feed(body: &'static str) -> Web {
-    Web::serve(move |asked| match asked.header("if-none-match") {
+fn feed(body: &'static str) -> MockWebServer {
+    MockWebServer::serve(move |asked| match asked.header("if-none-match") {
         Some(ETAG) => reply_with(304, &[("ETag", ETAG)], ""),
         _ => reply_with(200, &[("ETag", ETAG)], body),
     })
 }
 
-fn news(web: &Web) -> TestWorkspace {
+fn news(web: &MockWebServer) -> TestWorkspace {
     example(&["connectors/rss.lua"], &[("https://blog.example.com/feed.xml", &web.url("/feed.xml"))])
 }
 
@@ -310,7 +311,7 @@ fn an_atom_feed_is_read_too() {
 
 #[test]
 fn a_feed_without_an_etag_loses_no_entry_that_it_forgot() {
-    let web = Web::serve(|asked| match asked.target() {
+    let web = MockWebServer::serve(|asked| match asked.target() {
         "GET /feed.xml" => reply(200, RSS),
         _ => reply(200, &RSS.replace("blog-41", "blog-42")),
     });

@@ -4,7 +4,8 @@
 
 use crate::apis::StdioSession;
 use ctx_testkit::{
-    Asked, Reply, TestServer, TestWorkspace, Web, github_description, official_packages, reply, reply_with,
+    HttpResponse, MockWebServer, RecordedRequest, TestServer, TestWorkspace, github_description,
+    official_packages, reply, reply_with,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -47,7 +48,7 @@ impl GuideChapter {
 }
 
 /// Sends the requests of the guide's curl commands to this server.
-fn curl(w: &TestWorkspace, server: &TestServer, block: &str) -> Vec<Reply> {
+fn curl(w: &TestWorkspace, server: &TestServer, block: &str) -> Vec<HttpResponse> {
     let told = w.shell(&format!("{CURL}{block}")).success().stdout;
     let calls = told.split_terminator('\u{2}');
     let send = |call: &str| {
@@ -150,7 +151,7 @@ fn every_function_that_the_guide_names_is_there() {
     }
 }
 
-fn tickets(asked: &Asked) -> Vec<u8> {
+fn tickets(asked: &RecordedRequest) -> Vec<u8> {
     if asked.header("authorization") != Some("Bearer hunter2-hunter2") {
         return reply(401, "{}");
     }
@@ -177,7 +178,7 @@ fn a_connector_is_made_tried_and_synced_as_the_guide_says() {
     assert!(done.stdout.contains("Testing connector: tickets (connectors/tickets.lua)"), "{}", done.stdout);
     assert!(done.stdout.ends_with("script:tickets: 1 added\n"), "{}", done.stdout);
 
-    let web = Web::serve(tickets);
+    let web = MockWebServer::serve(tickets);
     let written = w.read("ctx.toml");
     let (before, _) = written.split_once("[connectors.script.tickets]").unwrap();
     let section = guide.blocks("toml")[0].replace("https://tickets.example.com", &web.url(""));
@@ -346,7 +347,7 @@ fn store_description() -> Value {
 }
 
 /// Responds like the pet store and GitHub.
-fn store_and_github(asked: &Asked) -> Vec<u8> {
+fn store_and_github(asked: &RecordedRequest) -> Vec<u8> {
     let json = |value: Value| reply_with(200, &[("Content-Type", "application/json")], &value.to_string());
     let (path, _) = asked.target().split_once('?').unwrap_or((asked.target(), ""));
     match path {
@@ -368,7 +369,7 @@ fn store_and_github(asked: &Asked) -> Vec<u8> {
 fn apis_are_called_as_the_guide_says() {
     let guide = GuideChapter::read("apis.md");
     let (lua, toml) = (guide.blocks("lua"), guide.blocks("toml"));
-    let web = Web::serve(store_and_github);
+    let web = MockWebServer::serve(store_and_github);
     let arguments =
         guide.commands("ctx run")[0].replace("https://petstore3.swagger.io/api/v3", &web.url("/api/v3"));
     let arguments: Vec<&str> = arguments.split(' ').skip(1).collect();
@@ -410,13 +411,13 @@ fn apis_are_called_as_the_guide_says() {
 fn a_large_api_is_called_as_the_guide_says() {
     let guide = GuideChapter::read("apis.md");
     let (lua, toml) = (guide.blocks("lua"), guide.blocks("toml"));
-    let web = Web::serve(store_and_github);
+    let web = MockWebServer::serve(store_and_github);
     let (spec, base) = (github_description(), web.url(""));
     let section = format!("[apis.github]\nspec = {spec:?}\nbase_url = \"{base}\"\n");
     let w = TestWorkspace::empty().config(&section).env("GITHUB_TOKEN", "secret-x");
     w.write("labels.luau", format!("{}return 1", lua[1]));
     w.ctx("exec labels.luau").success();
-    let sent: Vec<Value> = web.asked().iter().map(Asked::json).collect();
+    let sent: Vec<Value> = web.asked().iter().map(RecordedRequest::json).collect();
     assert_eq!(sent, vec![json!({"name": "bug", "color": "d73a4a"}); 3]);
     w.write("titles.luau", lua[2]);
     assert_eq!(w.ctx("exec titles.luau").success().json(), json!(["a", "b", "c"]));

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{Hostile, Reply, TestServer, TestWorkspace, hostile_scripts, wait_until};
+use ctx_testkit::{HostileScript, HttpResponse, TestServer, TestWorkspace, hostile_scripts, wait_until};
 use serde_json::json;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ impl TestServers {
     }
 
     /// The error message if a script did not end as expected.
-    fn violation(&self, case: &Hostile) -> Option<String> {
+    fn violation(&self, case: &HostileScript) -> Option<String> {
         let server = if case.is_endless() { &self.hasty } else { &self.patient };
         let reply = server.post("/tools/execute", &json!({ "script": case.source }));
         let fits = kinds(&reply).iter().any(|kind| case.is_met_by(Err(kind)))
@@ -53,7 +53,7 @@ impl TestServers {
 }
 
 /// The kinds of failure that a response may stand for.
-fn kinds(reply: &Reply) -> &'static [&'static str] {
+fn kinds(reply: &HttpResponse) -> &'static [&'static str] {
     match (reply.status, reply.error_code()) {
         // The static check rejects unsupported syntax before the script runs.
         (400, "bad_request") => &["source", "raised"],
@@ -96,7 +96,7 @@ fn watch(server: &TestServer, done: &AtomicBool) -> usize {
 }
 
 /// Runs scripts concurrently, while the health of both servers is polled.
-fn run(servers: &TestServers, cases: &[&Hostile], at_once: usize) {
+fn run(servers: &TestServers, cases: &[&HostileScript], at_once: usize) {
     let (done, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     let complaints: Vec<String> = thread::scope(|scope| {
         let watched = servers.each().map(|server| scope.spawn(|| watch(server, &done)));

@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{Outcome, TestWorkspace};
+use ctx_testkit::{CommandOutput, TestWorkspace};
 use serde_json::json;
 use std::fs::{self, File};
 
@@ -14,7 +14,7 @@ const GIGABYTE: u64 = 1 << 30;
 
 /// Runs a command with a memory limit of [`MEMORY`].
 #[track_caller]
-fn within_memory(w: &TestWorkspace, command: &str) -> Outcome {
+fn within_memory(w: &TestWorkspace, command: &str) -> CommandOutput {
     w.shell(&format!("ulimit -d {MEMORY} && exec ctx {command}"))
 }
 

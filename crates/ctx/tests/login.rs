@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::{
-    GUARDED_SECRET, GuardedServer, Outcome, Reply, TestServer, TestWorkspace, browse, signal, wait_until,
+    CommandOutput, GUARDED_SECRET, HttpResponse, OAuthMcpServer, TestServer, TestWorkspace, browse, signal,
+    wait_until,
 };
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +14,7 @@ use std::process::Stdio;
 const NEEDED: &str = "up needs you to log in: run `ctx upstream login up`";
 
 /// A workspace with the server as its upstream, and a browser that only records the URL.
-fn workspace(server: &GuardedServer) -> TestWorkspace {
+fn workspace(server: &OAuthMcpServer) -> TestWorkspace {
     let config = format!(
         "[server]\nbind = \"127.0.0.1:0\"\n[mcp_servers.up]\nurl = \"{}\"\n[connectors.filesystem.docs]\nroot = \"docs\"\n",
         server.url()
@@ -53,12 +54,12 @@ fn without_secrets(text: String) -> String {
 }
 
 #[track_caller]
-fn run(w: &TestWorkspace, tool: &str) -> Outcome {
+fn run(w: &TestWorkspace, tool: &str) -> CommandOutput {
     w.write("script.lua", format!("return sdk.up.{tool}{{}}"));
     w.ctx("-v exec script.lua")
 }
 
-fn execute(server: &TestServer, tool: &str) -> Reply {
+fn execute(server: &TestServer, tool: &str) -> HttpResponse {
     server.post("/tools/execute", &json!({ "script": format!("return sdk.up.{tool}{{}}") }))
 }
 
@@ -68,7 +69,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn a_login_is_asked_for_made_and_taken_up_by_what_runs() {
-    let up = GuardedServer::start();
+    let up = OAuthMcpServer::start();
     let w = workspace(&up);
     let server = w.spawn_server();
     assert!(execute(&server, "read").body.to_string().contains(NEEDED));
@@ -134,7 +135,7 @@ fn all_that_is_kept_is_the_users_alone_whatever_the_umask() {
 
 #[test]
 fn what_a_login_brings_is_shown_nowhere() {
-    let up = GuardedServer::start();
+    let up = OAuthMcpServer::start();
     let w = workspace(&up);
     let server = w.spawn_server();
     log_in(&w);
@@ -152,7 +153,7 @@ fn what_a_login_brings_is_shown_nowhere() {
 
 #[test]
 fn a_token_that_has_ended_is_renewed_once_for_all() {
-    let up = GuardedServer::start();
+    let up = OAuthMcpServer::start();
     let w = workspace(&up);
     log_in(&w);
     let server = w.spawn_server();
@@ -183,7 +184,7 @@ fn a_token_that_has_ended_is_renewed_once_for_all() {
 
 #[test]
 fn missing_scopes_are_requested_in_another_login() {
-    let up = GuardedServer::start();
+    let up = OAuthMcpServer::start();
     let w = workspace(&up);
     log_in(&w);
     let server = w.spawn_server();
@@ -199,7 +200,7 @@ fn missing_scopes_are_requested_in_another_login() {
 
 #[test]
 fn a_login_that_has_ended_or_was_forgotten_is_asked_for_again() {
-    let up = GuardedServer::start();
+    let up = OAuthMcpServer::start();
     let w = workspace(&up);
     w.ctx("upstream logout up").success();
     log_in(&w);
@@ -224,7 +225,7 @@ fn a_login_that_has_ended_or_was_forgotten_is_asked_for_again() {
 
 #[test]
 fn a_login_can_be_given_up() {
-    let up = GuardedServer::start();
+    let up = OAuthMcpServer::start();
     let w = workspace(&up);
     let child = w.command(["upstream", "login", "up"]).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("the browser is opened", || w.path("address").exists());
@@ -237,7 +238,7 @@ fn a_login_can_be_given_up() {
 
 #[test]
 fn a_server_with_a_header_of_its_own_is_not_logged_in_at() {
-    let up = GuardedServer::start();
+    let up = OAuthMcpServer::start();
     let w = TestWorkspace::empty().config(&format!(
         "[mcp_servers.up]\nurl = \"{}\"\nheaders = {{ Authorization = \"Bearer wrong\" }}\n",
         up.url()

@@ -194,7 +194,7 @@ fn strangers_and_bodies_that_are_too_large_are_refused_and_others_are_served() {
     let head = server.head("POST", "/mcp", &[json], body.len());
     let head = head.replace(&format!("host: {}", server.address()), "host: evil.example");
     stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-    assert_eq!(ctx_testkit::Reply::read(&stream).status, 403);
+    assert_eq!(ctx_testkit::HttpResponse::read(&stream).status, 403);
     let large = "x".repeat(5 << 20);
     assert_eq!(server.send("POST", "/mcp", &[json], large.as_bytes()).status, 413);
     assert_calls_work(&server);

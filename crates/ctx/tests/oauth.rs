@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::{
-    AuthorizationServer, Reply, SigningKey, TestServer, TestWorkspace, ctx_snapshot, good_claims,
+    AuthorizationServer, HttpResponse, SigningKey, TestServer, TestWorkspace, ctx_snapshot, good_claims,
 };
 use serde_json::{Value, json};
 use std::io::Write;
@@ -58,18 +58,18 @@ system_prompt = "Be brief."
         self.key.sign(&claims)
     }
 
-    fn post(&self, token: &str, path: &str, body: &Value) -> Reply {
+    fn post(&self, token: &str, path: &str, body: &Value) -> HttpResponse {
         let authorization = format!("Bearer {token}");
         let headers = [("content-type", "application/json"), ("authorization", authorization.as_str())];
         self.server.send("POST", path, &headers, body.to_string().as_bytes())
     }
 
-    fn execute(&self, token: &str, script: &str) -> Reply {
+    fn execute(&self, token: &str, script: &str) -> HttpResponse {
         self.post(token, "/tools/execute", &json!({ "script": script }))
     }
 }
 
-fn required_scope(reply: &Reply) -> &str {
+fn required_scope(reply: &HttpResponse) -> &str {
     let header = &reply.headers["www-authenticate"];
     assert!(header.contains("error=\"insufficient_scope\""), "{header}");
     header.split("scope=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap()
@@ -122,7 +122,7 @@ fn mcp_clients_are_told_which_scopes_are_missing() {
     };
     let refused = call(&reader, "write", json!({}));
     assert_eq!((refused.status, required_scope(&refused)), (403, "ctx:write"));
-    let text = |reply: &Reply| reply.body["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    let text = |reply: &HttpResponse| reply.body["result"]["content"][0]["text"].as_str().unwrap().to_owned();
     assert_eq!(text(&call(&writer, "write", json!({}))), "written");
     let around = call(&reader, "execute", json!({"script": "return sdk.tools.write{}"}));
     assert_eq!((around.status, &around.body["result"]["isError"]), (200, &json!(true)));
@@ -209,7 +209,7 @@ fn a_server_that_others_reach_must_say_what_tokens_are_meant_for() {
         let mut stream = server.connect();
         let request = format!("GET /health HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
-        Reply::read(&stream).status
+        HttpResponse::read(&stream).status
     };
     assert_eq!(health("ctx.example.com"), 200, "what tokens are meant for is a name of the server");
     assert_eq!(health("other.example.com"), 403);

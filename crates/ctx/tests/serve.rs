@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{Reply, TestServer, TestWorkspace, ctx_snapshot, signal, wait_until};
+use ctx_testkit::{HttpResponse, TestServer, TestWorkspace, ctx_snapshot, signal, wait_until};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -71,7 +71,7 @@ fn a_request_in_flight_is_answered_before_a_server_ends() {
         signal(server.id(), name);
         wait_until_it_drains(&server);
         stream.write_all(&rest).unwrap();
-        let reply = Reply::read(&stream);
+        let reply = HttpResponse::read(&stream);
         assert_eq!((reply.status, reply.found()), (200, vec!["deploy.md".to_owned()]), "SIG{name}");
         server.wait().success();
     }
@@ -116,7 +116,7 @@ fn a_connection_that_only_waits_does_not_hold_up_the_end() {
     let server = w.spawn_server();
     let (idle, mut used) = (server.connect(), server.connect());
     used.write_all(format!("GET /health HTTP/1.1\r\nhost: {}\r\n\r\n", server.address()).as_bytes()).unwrap();
-    assert_eq!(Reply::read(&used).status, 200);
+    assert_eq!(HttpResponse::read(&used).status, 200);
     let stopped = server.stop().success();
     assert!(!stopped.stderr.contains("cut off"), "{}", stopped.stderr);
     drop((idle, used));

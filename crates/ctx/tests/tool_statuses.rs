@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{Reply, TestWorkspace, Web, reply};
+use ctx_testkit::{HttpResponse, MockWebServer, TestWorkspace, reply};
 use serde_json::{Value, json};
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -32,12 +32,12 @@ fn with_script(last: &str, config: &str) -> TestWorkspace {
 }
 
 /// Status, code and message of an error.
-fn status_and_error(reply: &Reply) -> (u16, &str, &str) {
+fn status_and_error(reply: &HttpResponse) -> (u16, &str, &str) {
     (reply.status, reply.error_code(), reply.body["error"]["message"].as_str().unwrap())
 }
 
 /// The response to a call of a tool with this line.
-fn call_with_script(last: &str, config: &str, arguments: &Value) -> Reply {
+fn call_with_script(last: &str, config: &str, arguments: &Value) -> HttpResponse {
     let w = with_script(last, config);
     let server = w.spawn_server();
     let reply = server.post("/tools/x", arguments);
@@ -127,7 +127,7 @@ fn a_call_that_finds_no_worker_in_time_is_503() {
     let (begun, begins) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let (begun, released) = (Mutex::new(begun), Mutex::new(released));
-    let web = Web::serve(move |_| {
+    let web = MockWebServer::serve(move |_| {
         begun.lock().unwrap().send(()).unwrap();
         released.lock().unwrap().recv().unwrap();
         reply(200, "done")

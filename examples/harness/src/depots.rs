@@ -1,7 +1,7 @@
 //! A connector in Rust: reads the bike depots of a company.
 
 use async_trait::async_trait;
-use ctx::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError};
+use ctx::{Change, Connector, Cursor, Document, DocumentContent, Listing, PullResult, Sink, SourceError};
 
 /// Name, version and text of each depot. Your connector reads them from a database or an API.
 const DEPOTS: [(&str, &str, &str); 2] = [
@@ -14,7 +14,7 @@ pub(crate) struct Depots;
 
 #[async_trait]
 impl Connector for Depots {
-    async fn pull(&self, _: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, _: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         for (name, version, text) in DEPOTS {
             // A document whose version has not changed since the last sync need not be fetched.
             if sink.wants(name, version) {
@@ -22,13 +22,13 @@ impl Connector for Depots {
                     title: Some(format!("Depot {name}")),
                     source_url: Some(format!("https://depots.example.com/{name}")),
                     fingerprint: Some(version.to_owned()),
-                    ..Document::new(name, Content::Text(text.to_owned()))
+                    ..Document::new(name, DocumentContent::Text(text.to_owned()))
                 };
                 sink.send(Change::Upsert(Box::new(document))).await?;
             }
         }
         // A complete listing: documents of depots that were not listed are deleted.
-        Ok(Pulled { cursor: None, listing: Listing::Complete })
+        Ok(PullResult { cursor: None, listing: Listing::Complete })
     }
 
     async fn check(&self) -> Result<(), SourceError> {

@@ -5,7 +5,7 @@ use super::corpora::{github, graph};
 use crate::gateway::StdioClient;
 use crate::{median, percentile};
 use anyhow::{Result, anyhow};
-use ctx_core::{Call, Caller, Catalog, Identifier, Reach};
+use ctx_core::{AddressPolicy, Call, Caller, Catalog, Identifier};
 use ctx_net::{Client, ClientOptions, Request};
 use ctx_openapi::{ApiOptions, ApiSettings, Apis, Spec};
 use http::Method;
@@ -87,7 +87,7 @@ async fn measure_calls() -> Result<()> {
     let (mut plain, mut through_catalog) = (Vec::new(), Vec::new());
     for round in 0..WARM_UP_ROUNDS + CALLS {
         let started = Instant::now();
-        let body = client.send(&request, Reach::OWN).await?.read(1 << 20).await?;
+        let body = client.send(&request, AddressPolicy::OWN).await?.read(1 << 20).await?;
         let value: serde_json::Value = serde_json::from_slice(&body)?;
         let plain_time = started.elapsed().as_secs_f64() * 1e3;
         let started = Instant::now();

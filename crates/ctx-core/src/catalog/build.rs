@@ -1,11 +1,11 @@
 //! Building catalogs: registers the tools of all providers under their names, with their schemas and rate limits.
 
 use super::awaited_provider::AwaitedProvider;
-use super::{Catalog, Entry, RegisteredAgent, RegisteredTool, has_hidden_tools};
+use super::{Catalog, CatalogEntry, RegisteredAgent, RegisteredTool, has_hidden_tools};
 use crate::agent::{self, AgentProvider};
 use crate::rate::Meters;
 use crate::resource::{self, ResourceProvider};
-use crate::{Agent, AllowAll, Discard, Identifier, Limits, Policy, Provider, Redactor, RunLog, ToolName};
+use crate::{Agent, AllowAll, Identifier, Limits, NoRunLog, Policy, Provider, Redactor, RunLog, ToolName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Catalog {
             providers: Vec::new(),
             limits: Limits::default(),
             policy: Arc::new(AllowAll),
-            runs: Arc::new(Discard),
+            runs: Arc::new(NoRunLog),
             redactor: Redactor::default(),
             left_out: BTreeMap::new(),
             previous: BTreeMap::new(),
@@ -173,7 +173,7 @@ impl Catalog {
 
     /// Registers a tool under its full and outward name, or leaves it out with a warning.
     pub(super) fn insert(&mut self, registered: Arc<RegisteredTool>) {
-        let Entry { name, spec, exposed, .. } = &registered.entry;
+        let CatalogEntry { name, spec, exposed, .. } = &registered.entry;
         if name.tool() != &Identifier::sanitize(&spec.name) {
             let (provider, written) = (name.provider(), &spec.name);
             self.warnings.push(format!("two tools of {provider} collide; `{written}` is now {name}"));
@@ -196,7 +196,7 @@ impl Catalog {
     }
 
     /// Whether another tool has this tool's full name, or its outward name if clients see both.
-    pub(super) fn is_taken(&self, entry: &Entry) -> bool {
+    pub(super) fn is_taken(&self, entry: &CatalogEntry) -> bool {
         let other = self.find_by_outward_name(&entry.name.outward());
         let is_seen = |other: &Arc<RegisteredTool>| other.entry.exposed;
         self.tools.contains_key(&entry.name.to_string()) || (other.is_some_and(is_seen) && entry.exposed)
@@ -226,7 +226,7 @@ pub(super) fn registrations(
             .map(|previous| (previous.argument_schema.clone(), previous.observations.clone()));
         let (argument_schema, observations) = previous.unwrap_or_default();
         let meter = tool.rate_limit().map(|limit| meters.of(&full, limit));
-        let entry = Entry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
+        let entry = CatalogEntry { name, spec, builtin: provider.builtin(), exposed: provider.exposed() };
         Arc::new(RegisteredTool { entry, tool, argument_schema, observations, meter })
     });
     registered.collect()

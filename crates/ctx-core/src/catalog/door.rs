@@ -2,13 +2,13 @@
 //! log are implemented here and nowhere else.
 
 use super::awaited_provider::AwaitedProvider;
-use super::{Catalog, Entry, RegisteredTool, compile};
+use super::{Catalog, CatalogEntry, RegisteredTool, compile};
 use crate::argument_schema::InlineCheck;
 use crate::error::{chain, whole_seconds};
 use crate::run::{cut_text, shorten_value};
 use crate::{
-    Call, Caller, ContentBlock, Decision, Discard, ErrorKind, Identifier, Identity, Outcome, Output, Run,
-    RunLog, ToolError, ToolName, ToolSpec, nearest,
+    Call, Caller, ContentBlock, Decision, ErrorKind, Identifier, Identity, NoRunLog, Output, Run, RunLog,
+    RunOutcome, ToolError, ToolName, ToolSpec, nearest,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -109,7 +109,7 @@ impl Catalog {
         }
         let mut recorder = RunRecorder {
             // Administrative calls are not recorded: otherwise listing the runs would add one.
-            runs: if is_hidden { &Discard } else { &*catalog.runs },
+            runs: if is_hidden { &NoRunLog } else { &*catalog.runs },
             started,
             run: Some(Run {
                 id: call.run,
@@ -137,7 +137,7 @@ impl Catalog {
                 if !is_outermost {
                     nested.add_result(*result_bytes);
                 }
-                recorder.close(Outcome::Ok, *result_bytes);
+                recorder.close(RunOutcome::Ok, *result_bytes);
             }
             Err(error) => {
                 // An administrative caller gets the whole error, and reports it itself.
@@ -147,7 +147,7 @@ impl Catalog {
                     tracing::error!(%tool, %error, "call failed");
                 }
                 let message = cut_text(error.message(), catalog.limits.run_bytes);
-                recorder.close(Outcome::Failed { code: run_code(error.kind()).to_owned(), message }, 0);
+                recorder.close(RunOutcome::Failed { code: run_code(error.kind()).to_owned(), message }, 0);
             }
         }
         match result {
@@ -182,7 +182,7 @@ impl Catalog {
         let arguments = match fit {
             Some(fit) => {
                 compile(&registered).await;
-                let Entry { spec, .. } = &registered.entry;
+                let CatalogEntry { spec, .. } = &registered.entry;
                 fit(spec, registered.argument_schema.get(&registered.entry).json(), arguments)?
             }
             None => arguments,
@@ -255,7 +255,12 @@ impl Catalog {
         self.decide(&registered.entry, caller, identity)
     }
 
-    fn decide(&self, entry: &Entry, caller: &Caller, identity: Option<&Identity>) -> Result<(), ToolError> {
+    fn decide(
+        &self,
+        entry: &CatalogEntry,
+        caller: &Caller,
+        identity: Option<&Identity>,
+    ) -> Result<(), ToolError> {
         let name = &entry.name;
         let refusal =
             |reason: &str| ToolError::new(ErrorKind::Forbidden, format!("{name} is not allowed: {reason}"));
@@ -468,7 +473,7 @@ struct RunRecorder<'a> {
 }
 
 impl RunRecorder<'_> {
-    fn close(&mut self, outcome: Outcome, result_bytes: usize) {
+    fn close(&mut self, outcome: RunOutcome, result_bytes: usize) {
         if let Some(run) = self.run.take() {
             self.runs.record(Run { duration: self.started.elapsed(), outcome, result_bytes, ..run });
         }
@@ -481,9 +486,9 @@ impl Drop for RunRecorder<'_> {
     }
 }
 
-fn abandoned_outcome() -> Outcome {
+fn abandoned_outcome() -> RunOutcome {
     let message = "the caller went away".to_owned();
-    Outcome::Failed { code: run_code(ErrorKind::Cancelled).to_owned(), message }
+    RunOutcome::Failed { code: run_code(ErrorKind::Cancelled).to_owned(), message }
 }
 
 /// The code with which a run is recorded. [`ErrorKind::Cancelled`] has no code of its own for clients, because the

@@ -8,9 +8,9 @@ mod foreign_idioms;
 mod references;
 
 use crate::discover::{hint, truncate};
-use ctx_core::{BuiltinProvider, Catalog, Entry, Identifier, ToolError, nearest};
+use ctx_core::{BuiltinProvider, Catalog, CatalogEntry, Identifier, ToolError, nearest};
 use ctx_luau::{DefinedNames, TokenTree, describe_undefined, execute_globals};
-use ctx_types::{Function, Misfit, Problem};
+use ctx_types::{Function, MismatchKind, TypeMismatch};
 use foreign_idioms::{ForeignIdiom, find_foreign_idioms};
 use references::{ScriptReferences, SourceCall, collect_references};
 use std::collections::{BTreeSet, HashMap};
@@ -180,7 +180,7 @@ fn call_problems(
     let Some(arguments) = &call.arguments else { return Vec::new() };
     let function = lookup.function(entry);
     let misfits = function.misfits(arguments);
-    let certain: Vec<&Misfit> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
+    let certain: Vec<&TypeMismatch> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
     let last = certain.len().saturating_sub(1);
     let problems = certain.iter().enumerate().map(|(index, misfit)| {
         let signature = (index == last).then(|| format!("sdk.{provider}.{}", function.signature()));
@@ -189,11 +189,11 @@ fn call_problems(
     problems.collect()
 }
 
-fn describe_misfit(misfit: &Misfit) -> String {
+fn describe_misfit(misfit: &TypeMismatch) -> String {
     let place = misfit.place();
     match &misfit.problem {
         // The wording of the catalog.
-        Problem::Missing if !place.is_empty() => format!("missing required parameter: {place}"),
+        MismatchKind::Missing if !place.is_empty() => format!("missing required parameter: {place}"),
         problem if place.is_empty() => format!("argument {} {problem}", misfit.argument + 1),
         problem => format!("`{place}` {problem}"),
     }
@@ -203,14 +203,14 @@ fn describe_misfit(misfit: &Misfit) -> String {
 struct FunctionLookup<'a> {
     catalog: &'a Catalog,
     /// Functions by provider and original name; built on first use.
-    by_original_name: Option<HashMap<(&'a str, &'a str), &'a Entry>>,
+    by_original_name: Option<HashMap<(&'a str, &'a str), &'a CatalogEntry>>,
     /// Signatures by full name.
     functions: HashMap<String, Arc<Function>>,
 }
 
 impl<'a> FunctionLookup<'a> {
     /// A function by its catalog name or its original name.
-    fn find(&mut self, provider: &Identifier, name: &str) -> Option<&'a Entry> {
+    fn find(&mut self, provider: &Identifier, name: &str) -> Option<&'a CatalogEntry> {
         // Fast path: a catalog name needs no index of all functions.
         let named = self.catalog.entry(&format!("{provider}.{name}"));
         if let Some(entry) = named.filter(|entry| entry.name.provider() == provider) {
@@ -227,7 +227,7 @@ impl<'a> FunctionLookup<'a> {
         by_original_name.get(&(provider.as_str(), name)).copied()
     }
 
-    fn function(&mut self, entry: &Entry) -> Arc<Function> {
+    fn function(&mut self, entry: &CatalogEntry) -> Arc<Function> {
         let build = || Arc::new(Function::near(&entry.name, &entry.spec));
         self.functions.entry(entry.name.to_string()).or_insert_with(build).clone()
     }

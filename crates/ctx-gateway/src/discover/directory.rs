@@ -1,8 +1,8 @@
 //! [`Directory`]: the functions of one catalog, each with a line of text, and a search index over them.
 
 use super::text::{function_line, hint, truncate};
-use ctx_core::{Catalog, Entry, ToolError, ToolName, nearest};
-use ctx_rank::{SmallText, SmallTexts};
+use ctx_core::{Catalog, CatalogEntry, ToolError, ToolName, nearest};
+use ctx_rank::{SmallText, SmallTextIndex};
 use ctx_types::Function;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(crate) struct Directory {
     functions: Vec<FunctionEntry>,
     /// The range of each provider's functions, which are adjacent.
     providers: Vec<(String, Range<usize>)>,
-    texts: SmallTexts,
+    texts: SmallTextIndex,
 }
 
 /// One function of a directory.
@@ -43,7 +43,7 @@ impl Directory {
         let mut functions = Vec::new();
         let mut search_texts = Vec::new();
         let mut providers: Vec<(String, Range<usize>)> = Vec::new();
-        for (index, Entry { name, spec, .. }) in catalog.functions().enumerate() {
+        for (index, CatalogEntry { name, spec, .. }) in catalog.functions().enumerate() {
             let function = Function::near(name, spec);
             let name_words = format!("{} {}", name.provider(), name.tool());
             let about = format!("{}\n{}", spec.title.as_deref().unwrap_or_default(), spec.description);
@@ -60,7 +60,7 @@ impl Directory {
         }
         let texts: Vec<SmallText<'_>> =
             search_texts.iter().map(|(name, about, detail)| SmallText { name, about, detail }).collect();
-        Self { functions, providers, texts: SmallTexts::new(&texts) }
+        Self { functions, providers, texts: SmallTextIndex::new(&texts) }
     }
 
     /// All functions, grouped by provider.

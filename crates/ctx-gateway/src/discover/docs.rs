@@ -3,7 +3,7 @@
 use super::text::{hint, truncate};
 use super::{refreshed_catalog, require_known_provider, spec};
 use async_trait::async_trait;
-use ctx_core::{Call, Catalog, Entry, Identifier, Output, Tool, ToolError, ToolSpec, nearest};
+use ctx_core::{Call, Catalog, CatalogEntry, Identifier, Output, Tool, ToolError, ToolSpec, nearest};
 use ctx_types::Function;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -115,7 +115,7 @@ pub(super) fn docs(catalog: &Catalog, requested: &str) -> Result<String, ToolErr
     if let Some((provider, _)) = name.split_once('.') {
         require_known_provider(catalog, provider)?;
     }
-    let same_name: Vec<&Entry> =
+    let same_name: Vec<&CatalogEntry> =
         catalog.functions().filter(|entry| entry.name.tool().as_str() == name).take(SAME_NAME_MAX).collect();
     match same_name.as_slice() {
         [] => Err(unknown_function(catalog, name)),
@@ -129,12 +129,12 @@ pub(super) fn docs(catalog: &Catalog, requested: &str) -> Result<String, ToolErr
 }
 
 /// A function by its full name, or by the name under which clients see it.
-fn find_function<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Entry> {
+fn find_function<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a CatalogEntry> {
     let entry = catalog.entry(name)?;
     catalog.functions().find(|function| function.name == entry.name)
 }
 
-fn function_docs(catalog: &Catalog, entry: &Entry) -> String {
+fn function_docs(catalog: &Catalog, entry: &CatalogEntry) -> String {
     let function = &Function::of(&entry.name, &entry.spec);
     let mut text = function.declaration();
     let is_left_out = |name: &str| !text.contains(&format!("export type {name} = "));

@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ctx_core::{
-    Annotations, BuiltinProvider, Call, Catalog, FILE_PREFIX, Identifier, Identity, Keeper, KeptFile, Output,
-    Provider, ResourceContent, ResourcePage, ResourceTemplate, Resources, Tool, ToolError, ToolSpec,
+    Annotations, BuiltinProvider, Call, Catalog, FILE_PREFIX, FileStore, Identifier, Identity, Output,
+    Provider, ResourceContent, ResourcePage, ResourceTemplate, Resources, StoredFile, Tool, ToolError,
+    ToolSpec,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -18,15 +19,15 @@ use tokio::time::Instant;
 /// The kept files, and the provider that reads them.
 #[derive(Clone, Default)]
 pub(crate) struct KeptFiles {
-    store: Arc<BoundedStore<KeptFile>>,
+    store: Arc<BoundedStore<StoredFile>>,
 }
 
-impl Keeper for KeptFiles {
-    fn keep(&self, file: KeptFile, owner: Option<&Identity>) -> String {
+impl FileStore for KeptFiles {
+    fn keep(&self, file: StoredFile, owner: Option<&Identity>) -> String {
         format!("{FILE_PREFIX}{}", self.store.put(file, owner, Instant::now()))
     }
 
-    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<KeptFile, ToolError> {
+    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<StoredFile, ToolError> {
         self.store.get(uri.strip_prefix(FILE_PREFIX).unwrap_or(uri), reader, Instant::now())
     }
 }
@@ -44,7 +45,7 @@ impl Provider for KeptFiles {
         Some(Arc::new(self.clone()))
     }
 
-    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+    fn keeper(&self) -> Option<Arc<dyn FileStore>> {
         Some(Arc::new(self.clone()))
     }
 
@@ -79,7 +80,7 @@ impl Resources for KeptFiles {
     }
 
     async fn read(&self, uri: &str, call: &Call) -> Result<Vec<ResourceContent>, ToolError> {
-        let KeptFile { content_type, bytes, .. } = call.kept(uri)?;
+        let StoredFile { content_type, bytes, .. } = call.kept(uri)?;
         let (uri, blob) = (uri.to_owned(), Some(BASE64_STANDARD.encode(bytes)));
         Ok(vec![ResourceContent { uri, mime_type: Some(content_type), blob, ..ResourceContent::default() }])
     }

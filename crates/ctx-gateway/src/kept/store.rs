@@ -2,7 +2,7 @@
 //! can be read only by the identity that stored it.
 
 use crate::discover::truncate;
-use ctx_core::{Identity, KeptFile, ToolError};
+use ctx_core::{Identity, StoredFile, ToolError};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl StoredContent for Arc<str> {
     }
 }
 
-impl StoredContent for KeptFile {
+impl StoredContent for StoredFile {
     const NOUN: &'static str = "file";
 
     fn size(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use crate::Test;
 use crate::bench::{Bench, limits, settings};
-use ctx_core::{Call, Caller, Catalog, ErrorKind, FILE_PREFIX, Identity, KeptFile, Provider};
+use ctx_core::{Call, Caller, Catalog, ErrorKind, FILE_PREFIX, Identity, Provider, StoredFile};
 use ctx_testkit::{provider, tool};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = tests![files:
 /// A provider with a function that returns a file, and one that takes a file and answers with what arrived.
 fn places() -> Arc<dyn Provider> {
     let download = tool("download", |_, call| {
-        let file = KeptFile {
+        let file = StoredFile {
             name: Some("a.png".to_owned()),
             content_type: "image/png".to_owned(),
             bytes: BYTES.into(),

@@ -4,7 +4,7 @@
 use crate::Test;
 use crate::bench::{Bench, limits, settings};
 use ctx_core::Catalog;
-use ctx_testkit::{Question, questions, real_functions};
+use ctx_testkit::{SearchQuestion, questions, real_functions};
 use serde_json::json;
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ fn bench() -> Bench {
 }
 
 /// The rank of the first right function, if it is among the results.
-async fn rank(bench: &Bench, question: &Question) -> Option<usize> {
+async fn rank(bench: &Bench, question: &SearchQuestion) -> Option<usize> {
     let arguments = json!({ "query": question.question, "limit": 50 });
     let answer = Catalog::call("search_docs", arguments, bench.call()).await.unwrap().value;
     let names =
@@ -41,7 +41,8 @@ async fn rank(bench: &Bench, question: &Question) -> Option<usize> {
 async fn the_right_function_is_among_the_first_five() {
     let bench = bench();
     assert!(bench.catalog.functions().count() >= FUNCTIONS_MIN);
-    let selected: Vec<Question> = questions().into_iter().filter(|question| !question.held_out).collect();
+    let selected: Vec<SearchQuestion> =
+        questions().into_iter().filter(|question| !question.held_out).collect();
     assert_eq!(selected.len(), ASKED);
     let mut missed = Vec::new();
     for question in &selected {

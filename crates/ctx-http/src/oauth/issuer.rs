@@ -5,7 +5,7 @@ use super::keys::KeySet;
 use super::{OAuthLimits, is_trusted};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderValue, Method, StatusCode};
-use ctx_core::{NetworkScope, Reach, chain};
+use ctx_core::{AddressPolicy, NetworkScope, chain};
 use ctx_net::{BodyError, Client, ClientOptions, NetError, Request};
 use serde::Deserialize;
 use url::Url;
@@ -61,7 +61,7 @@ impl Issuer {
 
     /// The JWKS URL from the issuer's metadata, and its SSRF policy: unless it is on the issuer's host,
     /// nothing nearer than the issuer.
-    async fn discover_jwks_url(&self) -> Result<(Url, Reach), String> {
+    async fn discover_jwks_url(&self) -> Result<(Url, AddressPolicy), String> {
         for url in self.metadata_urls() {
             let Some((document, scope)) = self.get(&url, reach_of_configured(&self.url)).await? else {
                 continue;
@@ -75,7 +75,8 @@ impl Issuer {
             let jwks_url = metadata.jwks_uri.and_then(|text| Url::parse(&text).ok()).filter(is_trusted);
             let jwks_url = jwks_url.ok_or_else(|| format!("{url}: there is no `jwks_uri` that is secure"))?;
             let is_own = jwks_url.host() == self.url.host();
-            let reach = if is_own { reach_of_configured(&self.url) } else { Reach::of_referrer(scope) };
+            let reach =
+                if is_own { reach_of_configured(&self.url) } else { AddressPolicy::of_referrer(scope) };
             return Ok((jwks_url, reach));
         }
         Err("there is no metadata; set `server.oauth.jwks_url`".to_owned())
@@ -96,7 +97,7 @@ impl Issuer {
 
     /// Fetches a document, with the network scope of the server that sent it; `None` if it is not found.
     /// Follows no redirects: keys come from where the settings say, and from nowhere else.
-    async fn get(&self, url: &Url, reach: Reach) -> Result<Option<(Vec<u8>, NetworkScope)>, String> {
+    async fn get(&self, url: &Url, reach: AddressPolicy) -> Result<Option<(Vec<u8>, NetworkScope)>, String> {
         let failed = |error: NetError| format!("{url}: {}", chain(&error.without_url()));
         let request = Request::new(Method::GET, url.clone());
         let request = request.header(ACCEPT, HeaderValue::from_static("application/json"));
@@ -117,24 +118,24 @@ impl Issuer {
 }
 
 /// SSRF policy for a URL from the settings.
-fn reach_of_configured(url: &Url) -> Reach {
-    Reach::configured(url.host_str().unwrap_or_default())
+fn reach_of_configured(url: &Url) -> AddressPolicy {
+    AddressPolicy::configured(url.host_str().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{Web, reply};
+    use ctx_testkit::{MockWebServer, reply};
     use serde_json::json;
 
     /// Fetches keys through metadata whose JWKS URL is at another loopback host; returns the outcome and the
     /// number of requests that the JWKS host received.
     async fn fetch_from_other_host(host: &str, has_public_peers: bool) -> (Result<(), String>, usize) {
-        let keys = Web::serve(|_| reply(200, r#"{"keys": []}"#));
+        let keys = MockWebServer::serve(|_| reply(200, r#"{"keys": []}"#));
         let jwks_uri = keys.url("/keys").replace("127.0.0.1", host);
         let issuer_name = std::sync::Arc::new(std::sync::OnceLock::<String>::new());
         let own = issuer_name.clone();
-        let issuer = Web::serve(move |_| {
+        let issuer = MockWebServer::serve(move |_| {
             let issuer = own.get().cloned().unwrap_or_default();
             reply(200, &json!({ "issuer": issuer, "jwks_uri": jwks_uri }).to_string())
         });

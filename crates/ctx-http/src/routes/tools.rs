@@ -10,7 +10,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use ctx_core::{AnswerForm, Call, Catalog, ErrorKind};
+use ctx_core::{Call, Catalog, ErrorKind, ResultFormat};
 use serde_json::{Value, json};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
@@ -90,19 +90,19 @@ async fn call_for_json(
     name: &str,
     arguments: Value,
     call: Call,
-    form: AnswerForm,
+    form: ResultFormat,
 ) -> Result<Response, ApiError> {
     let output = Catalog::call(name, arguments, call).await?;
     Ok(Json(form.body(output)).into_response())
 }
 
 /// A call of the tool with this outward name, and the form of its response.
-fn prepare_call(api: &Api, name: &str, caller: CallerIdentity) -> Result<(AnswerForm, Call), ApiError> {
+fn prepare_call(api: &Api, name: &str, caller: CallerIdentity) -> Result<(ResultFormat, Call), ApiError> {
     let catalog = api.catalog.current();
     let entry = catalog.entry(name).filter(|entry| entry.exposed && entry.name.outward() == name);
     let Some(entry) = entry else {
         return Err(ApiError::new(ErrorKind::NotFound, format!("no tool registered with name: {name}")));
     };
-    let form = AnswerForm::of(&entry.name);
+    let form = ResultFormat::of(&entry.name);
     Ok((form, caller.new_call(catalog)))
 }

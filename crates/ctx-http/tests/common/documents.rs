@@ -3,11 +3,11 @@
 use super::{ApiServer, ServerBuilder};
 use async_trait::async_trait;
 use ctx_core::{
-    Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError, SourceName,
+    Change, Connector, Cursor, Document, DocumentContent, Listing, PullResult, Sink, SourceError, SourceName,
 };
 use ctx_knowledge::{
-    Chunking, Context, Extraction, KINDS, Knowledge, KnowledgeOptions, Mode, OpenOptions, Source,
-    SyncOptions, Tuning,
+    Chunking, ContextProvider, Extraction, KINDS, Knowledge, KnowledgeOptions, OpenOptions, SearchMode,
+    SearchTuning, Source, SyncOptions,
 };
 use serde_json::{Map, json};
 use std::fs;
@@ -20,7 +20,7 @@ struct BareConnector;
 
 #[async_trait]
 impl Connector for BareConnector {
-    async fn pull(&self, _: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, _: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         let document = Document {
             source_id: "bare".to_owned(),
             source_url: None,
@@ -29,13 +29,13 @@ impl Connector for BareConnector {
             created_at: None,
             updated_at: None,
             content_type: None,
-            content: Content::Text("the kettle is on".to_owned()),
+            content: DocumentContent::Text("the kettle is on".to_owned()),
             metadata: Map::new(),
             tags: Vec::new(),
             fingerprint: None,
         };
         sink.send(Change::Upsert(Box::new(document))).await?;
-        Ok(Pulled { cursor: None, listing: Listing::Complete })
+        Ok(PullResult { cursor: None, listing: Listing::Complete })
     }
 
     async fn check(&self) -> Result<(), SourceError> {
@@ -66,9 +66,9 @@ pub(crate) async fn serving_documents() -> (ApiServer, TempDir) {
         store: folder.path().join("data").join("ctx.sqlite"),
         extraction: Extraction::in_process(),
         chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
-        mode: Mode::Hybrid,
+        mode: SearchMode::Hybrid,
         final_limit: 12,
-        tuning: Tuning {
+        tuning: SearchTuning {
             keyword_candidates: 100,
             vector_candidates: 100,
             hybrid_alpha: None,
@@ -87,5 +87,5 @@ pub(crate) async fn serving_documents() -> (ApiServer, TempDir) {
             knowledge.sync(name, SyncOptions::default(), progress, never).await.expect("a sound workspace");
         assert_eq!(report.warnings, []);
     }
-    (ServerBuilder::new().provider(Arc::new(Context::new(knowledge))).start().await, folder)
+    (ServerBuilder::new().provider(Arc::new(ContextProvider::new(knowledge))).start().await, folder)
 }

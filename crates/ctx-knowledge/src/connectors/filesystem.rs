@@ -7,7 +7,8 @@ use super::globs::{GlobSettings, Globs, Selection};
 use super::{ConnectorKind, ConnectorResult, OpenOptions, folder_watcher, names};
 use async_trait::async_trait;
 use ctx_core::{
-    Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SinkClosed, SourceError, Watcher,
+    Change, Connector, Cursor, Document, DocumentContent, Listing, PullResult, Sink, SinkClosed, SourceError,
+    Watcher,
 };
 use folder_watcher::WatchTiming;
 use ignore::{DirEntry, WalkBuilder};
@@ -112,7 +113,7 @@ pub(super) fn open_filesystem(
 
 #[async_trait]
 impl Connector for FilesystemConnector {
-    async fn pull(&self, _cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, _cursor: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         let (filesystem, sink) = (self.clone(), sink.clone());
         tokio::task::spawn_blocking(move || filesystem.walk(&sink))
             .await
@@ -140,7 +141,7 @@ impl Connector for FilesystemConnector {
 }
 
 impl FilesystemConnector {
-    fn walk(&self, sink: &Sink) -> Result<Pulled, SourceError> {
+    fn walk(&self, sink: &Sink) -> Result<PullResult, SourceError> {
         let root = self.canonical_root()?;
         let mut listing = Listing::Complete;
         let mut walk = self.walk_builder(&root).sort_by_file_path(Path::cmp).build();
@@ -183,7 +184,7 @@ impl FilesystemConnector {
                 sink.send_blocking(Change::Delete { source_id })?;
             }
         }
-        Ok(Pulled { cursor: None, listing })
+        Ok(PullResult { cursor: None, listing })
     }
 
     /// Prefetches the stored stamps of these files.
@@ -337,7 +338,7 @@ impl FilesystemConnector {
             created_at: before.created().ok().and_then(timestamp).or(modified),
             updated_at: modified,
             content_type: None,
-            content: Content::Bytes(bytes),
+            content: DocumentContent::Bytes(bytes),
             metadata: Map::new(),
             tags: Vec::new(),
             fingerprint: settled.then_some(fingerprint),

@@ -9,7 +9,7 @@ mod s3;
 mod survey;
 
 pub(crate) use filesystem::file_url;
-pub use survey::{Survey, SurveyLimits};
+pub use survey::{FolderSurvey, SurveyLimits};
 
 use ctx_core::Connector;
 use serde_json::Value;

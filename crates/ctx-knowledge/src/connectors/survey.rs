@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Number and size of the files that would be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct FolderSurvey {
     /// Files that would be read.
     pub files: u64,
     /// Their bytes.
@@ -28,7 +28,7 @@ pub struct SurveyLimits {
     pub entries: u64,
 }
 
-impl Survey {
+impl FolderSurvey {
     /// Counts what a filesystem source with these settings would read, in addition to earlier counts. The error names
     /// the wrong setting.
     pub fn add_folder(
@@ -83,7 +83,7 @@ mod tests {
             own_files: &[],
         };
         let survey = |files, bytes, entries| {
-            let mut survey = Survey::default();
+            let mut survey = FolderSurvey::default();
             let limits = SurveyLimits { files, bytes, entries };
             let settings = json!({"root": ".", "include_globs": ["**/*.{md,pem}", "**/.env"]});
             survey.add_folder(&settings, options, limits).unwrap();
@@ -95,7 +95,7 @@ mod tests {
         assert!(survey(2, 9, 100).is_cut && survey(2, 10, whole.entries - 1).is_cut);
         assert!(!survey(2, 10, whole.entries).is_cut);
         assert!(
-            Survey::default()
+            FolderSurvey::default()
                 .add_folder(&json!({}), options, SurveyLimits { files: 1, bytes: 1, entries: 1 })
                 .is_err()
         );

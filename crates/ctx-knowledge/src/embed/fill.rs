@@ -42,7 +42,7 @@ pub struct FillProgress {
 
 /// Result of a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Filled {
+pub struct FillReport {
     /// Number of vectors that were computed.
     pub made: u64,
     /// Whether every document now has all of its vectors, except for texts that the model rejects.
@@ -98,10 +98,10 @@ struct PendingChunk {
 
 impl FillJob<'_> {
     /// Computes vectors until none is missing or it is cancelled. The caller holds the lease.
-    pub(crate) fn run(&self, progress: &dyn Fn(FillProgress)) -> Result<Filled, FillError> {
+    pub(crate) fn run(&self, progress: &dyn Fn(FillProgress)) -> Result<FillReport, FillError> {
         let coverage = self.store.coverage(self.model.key)?;
         let mut current = FillProgress { done: coverage.vectors, chunks: coverage.chunks };
-        let mut result = Filled { made: 0, complete: false };
+        let mut result = FillReport { made: 0, complete: false };
         let mut queue: VecDeque<PendingChunk> = VecDeque::new();
         let mut after = 0;
         let mut exhausted = false;

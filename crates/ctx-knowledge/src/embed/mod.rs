@@ -13,7 +13,7 @@ mod openai;
 mod remote;
 mod service;
 
-pub use fill::{FillError, FillProgress, Filled, rest};
+pub use fill::{FillError, FillProgress, FillReport, rest};
 
 pub(crate) use fill::{FillJob, acquire_lease};
 pub(crate) use models::{EmbeddingInput, EmbeddingModels, RegisteredModel};
@@ -132,14 +132,14 @@ pub struct EmbeddingOptions {
     /// The workspace's model.
     pub embedder: Arc<dyn Embedder>,
     /// When its vectors are computed.
-    pub fill: Fill,
+    pub fill: FillMode,
 }
 
 /// When vectors of the workspace's model are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-pub enum Fill {
+pub enum FillMode {
     /// In the background of a server; until then, `fast` vectors are used.
     Behind,
     /// Before a sync ends.

@@ -1,6 +1,6 @@
 //! The embedding models of a workspace, with the keys that the store gives them. Checks the vectors that they return.
 
-use super::{Effort, EmbedError, Embedder, EmbeddingOptions, Fill, builtin};
+use super::{Effort, EmbedError, Embedder, EmbeddingOptions, FillMode, builtin};
 use ctx_embed::vector;
 use ctx_store::{ModelKey, NewVector, Store, StoreError, TextHash};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,7 +17,7 @@ pub(crate) struct EmbeddingModels {
     pub(crate) configured: RegisteredModel,
     /// The built-in `fast` model, which embeds documents as they are stored; `None` if it is the configured model.
     pub(crate) bridge: Option<RegisteredModel>,
-    pub(crate) fill: Fill,
+    pub(crate) fill: FillMode,
 }
 
 /// A chunk's position in its document, its text as a model reads it, and the hash of that text.

@@ -4,7 +4,7 @@
 //! another model takes over.
 
 use super::{EmbedError, normalise};
-use ctx_core::{Reach, Redactor, Secret};
+use ctx_core::{AddressPolicy, Redactor, Secret};
 use ctx_net::{BodyError, Client, ClientOptions, NetError, Request, block_on, retry_after};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
@@ -203,7 +203,7 @@ impl EmbeddingService {
         http_request.headers.extend(self.authorization.clone().map(|value| (header::AUTHORIZATION, value)));
         http_request.timeout = Some(timeout);
         let (client, reach) =
-            (self.client.clone(), Reach::configured(self.url.host_str().unwrap_or_default()));
+            (self.client.clone(), AddressPolicy::configured(self.url.host_str().unwrap_or_default()));
         let result = block_on(async move {
             let mut response = client.send(&http_request, reach).await?;
             let (status, headers) = (response.status(), response.headers().clone());
@@ -291,7 +291,7 @@ fn root_cause(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{Web, reply, reply_with};
+    use ctx_testkit::{MockWebServer, reply, reply_with};
     use serde_json::json;
 
     fn service(url: &str, api_key: Option<&str>) -> Result<EmbeddingService, String> {
@@ -300,8 +300,8 @@ mod tests {
     }
 
     /// A server that embeds every text as the same vector.
-    fn vector_server() -> Web {
-        Web::serve(|_| reply(200, r#"{"vectors": [[1.0, 0.0]]}"#))
+    fn vector_server() -> MockWebServer {
+        MockWebServer::serve(|_| reply(200, r#"{"vectors": [[1.0, 0.0]]}"#))
     }
 
     fn post(service: &EmbeddingService) -> Result<Value, EmbedError> {
@@ -337,7 +337,7 @@ mod tests {
         ] {
             for status in [302, 307, 308] {
                 let location = to.clone();
-                let web = Web::serve(move |_| reply_with(status, &[("Location", &location)], ""));
+                let web = MockWebServer::serve(move |_| reply_with(status, &[("Location", &location)], ""));
                 let service = service(&web.url("/"), Some("hunter2hunter2")).unwrap();
                 let Err(EmbedError::Refused(reason)) = post(&service) else { panic!("{to} was followed") };
                 assert!(reason.ends_with(&format!("it sends everybody to {to}")), "{reason}");
@@ -353,7 +353,7 @@ mod tests {
         // Allowed only because the settings name it; connecting to it reaches this machine.
         let named = service(&web.url("/").replace("127.0.0.1", "0.0.0.0"), None).unwrap();
         assert!(post(&named).is_ok());
-        assert!(Reach::OWN.check_host("0.0.0.0").is_err());
+        assert!(AddressPolicy::OWN.check_host("0.0.0.0").is_err());
         assert_eq!(web.asked().len(), 1);
     }
 

@@ -6,7 +6,7 @@ use super::retriever::{DocumentScope, QueryVector, Retriever};
 use super::{Candidate, Filters, SearchError, analyzer};
 use ctx_embed::vector;
 use ctx_rank::Analyzer;
-use ctx_store::{ChangeCursor, ChangeScope, ChunkPlace, IndexedDocument, Store};
+use ctx_store::{ChangeCursor, ChangeScope, ChunkPosition, IndexedDocument, Store};
 use std::collections::{HashMap, HashSet};
 
 /// The usual constants of BM25: term frequency saturation, and length normalisation.
@@ -24,13 +24,13 @@ struct BruteForceRetriever<'a> {
 
 /// The term frequencies of a chunk.
 struct ChunkTerms {
-    place: ChunkPlace,
+    place: ChunkPosition,
     frequencies: HashMap<String, u32>,
     length: u32,
 }
 
 impl ChunkTerms {
-    fn new(place: ChunkPlace, text: &str) -> Self {
+    fn new(place: ChunkPosition, text: &str) -> Self {
         let mut chunk = Self { place, frequencies: HashMap::new(), length: 0 };
         let mut tokens = Analyzer::DOCUMENTS.tokens(text);
         let mut term = String::new();
@@ -124,7 +124,11 @@ impl Retriever for BruteForceRetriever<'_> {
         Ok(top_candidates(candidates, limit))
     }
 
-    fn keyword_scores(&self, terms: &[String], places: &[ChunkPlace]) -> Result<Vec<Candidate>, SearchError> {
+    fn keyword_scores(
+        &self,
+        terms: &[String],
+        places: &[ChunkPosition],
+    ) -> Result<Vec<Candidate>, SearchError> {
         let mut candidates = self.bm25(terms);
         candidates.retain(|candidate| places.contains(&candidate.place));
         Ok(candidates)
@@ -136,7 +140,7 @@ impl Retriever for BruteForceRetriever<'_> {
         scope: &DocumentScope<'_>,
         limit: usize,
     ) -> Result<Vec<Candidate>, SearchError> {
-        let places: Vec<ChunkPlace> = self.chunks.iter().map(|chunk| chunk.place).collect();
+        let places: Vec<ChunkPosition> = self.chunks.iter().map(|chunk| chunk.place).collect();
         let cosines = self.cosines(query, scope, &places)?.into_iter();
         let scored = cosines.filter_map(|(place, cosine)| Some(Candidate { place, score: cosine? }));
         Ok(top_candidates(scored.collect(), limit))
@@ -146,8 +150,8 @@ impl Retriever for BruteForceRetriever<'_> {
         &self,
         query: QueryVector<'_>,
         scope: &DocumentScope<'_>,
-        places: &[ChunkPlace],
-    ) -> Result<Vec<(ChunkPlace, Option<f32>)>, SearchError> {
+        places: &[ChunkPosition],
+    ) -> Result<Vec<(ChunkPosition, Option<f32>)>, SearchError> {
         let within = self.in_scope(scope);
         let places = places.iter().copied().filter(|place| within.contains(&place.0));
         places
@@ -176,9 +180,11 @@ fn top_candidates(mut candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate
 mod tests {
     use super::*;
     use crate::chunk::{self, Chunking};
-    use crate::embed::{Effort, EmbedError, Embedder, EmbeddingModels, EmbeddingOptions, Fill, FillJob};
+    use crate::embed::{Effort, EmbedError, Embedder, EmbeddingModels, EmbeddingOptions, FillJob, FillMode};
     use crate::minhash;
-    use crate::search::{Hit, Mode, Ranker, SearchQuery, Tuning, VectorIndex, View, ViewRetriever};
+    use crate::search::{
+        Hit, Ranker, SearchMode, SearchQuery, SearchTuning, VectorIndex, View, ViewRetriever,
+    };
     use ctx_store::{DocumentStore, MemoryStore, Mutation, NewDocument, NewVectors, Span};
     use jiff::Timestamp;
     use std::sync::Arc;
@@ -186,8 +192,8 @@ mod tests {
     use uuid::Uuid;
 
     const CHUNKING: Chunking = Chunking { max_tokens: 200, overlap_tokens: 0 };
-    const TUNING: Tuning =
-        Tuning { keyword_candidates: 12, vector_candidates: 12, hybrid_alpha: None, min_cosine: None };
+    const TUNING: SearchTuning =
+        SearchTuning { keyword_candidates: 12, vector_candidates: 12, hybrid_alpha: None, min_cosine: None };
     const WORDS: [&str; 40] = [
         "harbour",
         "ship",
@@ -333,7 +339,7 @@ mod tests {
     impl Corpus {
         fn new() -> Self {
             let store = MemoryStore::default();
-            let options = EmbeddingOptions { embedder: Arc::new(HashedWordsEmbedder), fill: Fill::Wait };
+            let options = EmbeddingOptions { embedder: Arc::new(HashedWordsEmbedder), fill: FillMode::Wait };
             let models = EmbeddingModels::open(&options, &store).unwrap().unwrap();
             Self { store, models }
         }
@@ -361,8 +367,8 @@ mod tests {
         fn search(&self, retriever: &dyn Retriever, query: &SearchQuery) -> Vec<Hit> {
             let ranker = Ranker { retriever, store: &self.store, tuning: TUNING, query };
             let hits = match query.mode {
-                Some(Mode::Semantic) => ranker.semantic(&self.models),
-                Some(Mode::Hybrid) => ranker.hybrid(&self.models),
+                Some(SearchMode::Semantic) => ranker.semantic(&self.models),
+                Some(SearchMode::Hybrid) => ranker.hybrid(&self.models),
                 _ => ranker.keyword(),
             };
             hits.unwrap()
@@ -387,7 +393,7 @@ mod tests {
             "max_connections server",
             "violin tick",
         ];
-        let modes = [Mode::Keyword, Mode::Semantic, Mode::Hybrid];
+        let modes = [SearchMode::Keyword, SearchMode::Semantic, SearchMode::Hybrid];
         let query = |text: &str, mode, filters: &Filters, prefix| SearchQuery {
             text: text.to_owned(),
             mode: Some(mode),

@@ -22,7 +22,7 @@ pub use view::ViewError;
 pub(crate) use view_retriever::ViewRetriever;
 
 use crate::embed::EmbedError;
-use ctx_store::{ChunkPlace, Filters, StoreError};
+use ctx_store::{ChunkPosition, Filters, StoreError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -33,7 +33,7 @@ pub(crate) const LIMIT_MAX: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-pub enum Mode {
+pub enum SearchMode {
     /// By words.
     Keyword,
     /// By meaning.
@@ -48,7 +48,7 @@ pub struct SearchQuery {
     /// The query text, in plain words; there is no query syntax.
     pub text: String,
     /// Search mode; `None` uses the workspace's default.
-    pub mode: Option<Mode>,
+    pub mode: Option<SearchMode>,
     /// Maximum number of hits.
     pub limit: usize,
     /// Restricts which documents are searched.
@@ -89,7 +89,7 @@ pub struct Hit {
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Explanation {
     /// The mode that was used.
-    pub mode: Mode,
+    pub mode: SearchMode,
     /// The BM25 score of the document's words; absent when words were not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keyword_score: Option<f64>,
@@ -134,13 +134,13 @@ pub enum SearchError {
 /// A matching chunk, with its BM25 score or its cosine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    pub(crate) place: ChunkPlace,
+    pub(crate) place: ChunkPosition,
     pub(crate) score: f32,
 }
 
 /// How candidates are retrieved and scored.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tuning {
+pub struct SearchTuning {
     /// Number of chunks retrieved by keywords.
     pub keyword_candidates: usize,
     /// Number of chunks retrieved by embeddings.

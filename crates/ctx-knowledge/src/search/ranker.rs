@@ -4,12 +4,13 @@
 
 use super::retriever::{DocumentScope, QueryVector, Retriever};
 use super::{
-    Candidate, Explanation, Hit, LIMIT_MAX, Mode, SearchError, SearchQuery, Tuning, analyzer, snippet,
+    Candidate, Explanation, Hit, LIMIT_MAX, SearchError, SearchMode, SearchQuery, SearchTuning, analyzer,
+    snippet,
 };
 use crate::embed::{EmbeddingModels, RegisteredModel};
 use crate::minhash;
 use ctx_rank::{ScorePair, fuse};
-use ctx_store::{ChunkPlace, DocumentSummary, Store};
+use ctx_store::{ChunkPosition, DocumentSummary, Store};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The BM25 score that maps to 0.5.
@@ -28,13 +29,13 @@ pub(crate) struct Ranker<'a> {
     pub(crate) retriever: &'a dyn Retriever,
     /// For the rows and texts of hits, and to know which sources have all vectors.
     pub(crate) store: &'a dyn Store,
-    pub(crate) tuning: Tuning,
+    pub(crate) tuning: SearchTuning,
     pub(crate) query: &'a SearchQuery,
 }
 
 /// A document with its best chunk and scores, before it becomes a hit.
 struct RankedDocument {
-    place: ChunkPlace,
+    place: ChunkPosition,
     score: f64,
     keyword: Option<f32>,
     vector: Option<f32>,
@@ -72,7 +73,7 @@ impl Ranker<'_> {
             model: None,
             alpha: None,
         });
-        self.build_hits(Mode::Keyword, &terms, ranked.collect())
+        self.build_hits(SearchMode::Keyword, &terms, ranked.collect())
     }
 
     /// Semantic search: cosines only.
@@ -106,7 +107,7 @@ impl Ranker<'_> {
                 model: Some(group.model.embedder.model().to_owned()),
                 alpha: None,
             });
-        self.build_hits(Mode::Semantic, &terms, ranked.collect())
+        self.build_hits(SearchMode::Semantic, &terms, ranked.collect())
     }
 
     /// Hybrid search: BM25 and cosines, fused.
@@ -131,7 +132,7 @@ impl Ranker<'_> {
             model: groups.get(fused.group).map(|group| group.model.embedder.model().to_owned()),
             alpha: alphas.get(fused.group).copied(),
         });
-        self.build_hits(Mode::Hybrid, &terms, ranked.collect())
+        self.build_hits(SearchMode::Hybrid, &terms, ranked.collect())
     }
 
     fn limit(&self) -> usize {
@@ -199,7 +200,7 @@ impl Ranker<'_> {
             [] => Vec::new(),
             terms => self.retrieve_enough(keyword_count, |count| self.keyword_candidates(terms, count))?,
         };
-        let keyword_scores: HashMap<ChunkPlace, f32> =
+        let keyword_scores: HashMap<ChunkPosition, f32> =
             keyword_candidates.iter().map(|candidate| (candidate.place, candidate.score)).collect();
         let mut pairs = Vec::with_capacity(keyword_candidates.len() + vector_count);
         let mut vector_places = HashSet::new();
@@ -215,7 +216,7 @@ impl Ranker<'_> {
             }));
         }
         self.add_keyword_scores(terms, &mut pairs)?;
-        let keyword_only_places: Vec<ChunkPlace> = keyword_candidates
+        let keyword_only_places: Vec<ChunkPosition> = keyword_candidates
             .iter()
             .map(|candidate| candidate.place)
             .filter(|place| !vector_places.contains(place))
@@ -234,10 +235,10 @@ impl Ranker<'_> {
 
     /// Looks up the BM25 scores of chunks that have none yet.
     fn add_keyword_scores(&self, terms: &[String], pairs: &mut [ScorePair]) -> Result<(), SearchError> {
-        let unscored: Vec<ChunkPlace> =
+        let unscored: Vec<ChunkPosition> =
             pairs.iter().filter(|pair| pair.keyword <= 0.0).map(|pair| pair.place).collect();
         let scored = self.retriever.keyword_scores(terms, &unscored)?.into_iter();
-        let scores: HashMap<ChunkPlace, f32> =
+        let scores: HashMap<ChunkPosition, f32> =
             scored.map(|candidate| (candidate.place, candidate.score)).collect();
         for pair in pairs {
             pair.keyword = scores.get(&pair.place).copied().unwrap_or(pair.keyword);
@@ -321,7 +322,7 @@ impl Ranker<'_> {
     /// Turns ranked documents into hits: sorted, without near-duplicates, at most as many as requested.
     fn build_hits(
         &self,
-        mode: Mode,
+        mode: SearchMode,
         terms: &[String],
         ranked: Vec<RankedDocument>,
     ) -> Result<Vec<Hit>, SearchError> {
@@ -343,7 +344,7 @@ impl Ranker<'_> {
         });
         let ranked = drop_near_duplicates(ranked, self.limit());
 
-        let places: Vec<ChunkPlace> = ranked.iter().map(|(ranked, _)| ranked.place).collect();
+        let places: Vec<ChunkPosition> = ranked.iter().map(|(ranked, _)| ranked.place).collect();
         let texts = self.store.chunk_texts(&places)?;
         let mut matcher = snippet::ChunkSnippetMatcher::new(terms);
         let hits = ranked.into_iter().zip(texts).map(|((ranked, row), chunk)| Hit {

@@ -4,7 +4,7 @@
 //! hits, in which order and with which snippet. A new retriever must agree with `brute_force.rs`.
 
 use super::{Candidate, Filters, SearchError};
-use ctx_store::{ChunkPlace, DocumentSet, ModelKey, Store, StoreError};
+use ctx_store::{ChunkPosition, DocumentSet, ModelKey, Store, StoreError};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
@@ -25,7 +25,11 @@ pub(crate) trait Retriever: Send + Sync {
     ) -> Result<Vec<Candidate>, SearchError>;
 
     /// The BM25 scores of these chunks, in any order; chunks without any of the terms are left out.
-    fn keyword_scores(&self, terms: &[String], places: &[ChunkPlace]) -> Result<Vec<Candidate>, SearchError>;
+    fn keyword_scores(
+        &self,
+        terms: &[String],
+        places: &[ChunkPosition],
+    ) -> Result<Vec<Candidate>, SearchError>;
 
     /// The chunks in `scope` with the highest cosines to the query, best first; ties are ordered by place.
     fn nearest(
@@ -41,8 +45,8 @@ pub(crate) trait Retriever: Send + Sync {
         &self,
         query: QueryVector<'_>,
         scope: &DocumentScope<'_>,
-        places: &[ChunkPlace],
-    ) -> Result<Vec<(ChunkPlace, Option<f32>)>, SearchError>;
+        places: &[ChunkPosition],
+    ) -> Result<Vec<(ChunkPosition, Option<f32>)>, SearchError>;
 }
 
 /// The vector of a query, and the model that computed it.

@@ -1,7 +1,7 @@
 //! The schema of the keyword index, with one entry per chunk, and the queries on it.
 
 use super::{Filters, analyzer};
-use ctx_store::{ChunkPlace, IndexedDocument};
+use ctx_store::{ChunkPosition, IndexedDocument};
 use std::collections::HashMap;
 use std::ops::Bound;
 use tantivy::query::{
@@ -113,7 +113,7 @@ impl IndexFields {
     }
 
     /// Query for any of the terms, restricted to these chunks.
-    pub(super) fn query_chunks(&self, terms: &[String], places: &[ChunkPlace]) -> Box<dyn Query> {
+    pub(super) fn query_chunks(&self, terms: &[String], places: &[ChunkPosition]) -> Box<dyn Query> {
         let places = places.iter().map(|place| Term::from_field_u64(self.place, chunk_number(*place)));
         let within: Box<dyn Query> = Box::new(TermSetQuery::new(places));
         let unscored: Box<dyn Query> = Box::new(ConstScoreQuery::new(within, 0.0));
@@ -161,6 +161,6 @@ impl IndexFields {
 }
 
 /// A chunk's document and position as one number.
-fn chunk_number((document, position): ChunkPlace) -> u64 {
+fn chunk_number((document, position): ChunkPosition) -> u64 {
     document << POSITION_BITS | position & ((1 << POSITION_BITS) - 1)
 }

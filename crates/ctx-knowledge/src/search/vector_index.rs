@@ -7,7 +7,7 @@
 use super::Candidate;
 use ctx_embed::vector;
 use ctx_store::{
-    ChangeCursor, ChangeScope, ChunkPlace, DocumentSet, ModelKey, Store, StoreError, VectorRow,
+    ChangeCursor, ChangeScope, ChunkPosition, DocumentSet, ModelKey, Store, StoreError, VectorRow,
     VectorSequence, VectorState,
 };
 use std::cmp::Reverse;
@@ -284,7 +284,7 @@ fn merge_small(segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
 struct ScoredRow {
     score: f32,
     key: VectorSequence,
-    place: ChunkPlace,
+    place: ChunkPosition,
     /// Index of the row's segment in the matrix.
     segment: usize,
     row: usize,

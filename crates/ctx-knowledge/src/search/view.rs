@@ -7,7 +7,7 @@
 use super::index_directory::IndexDirectory;
 use super::schema::IndexFields;
 use super::{Candidate, Filters};
-use ctx_store::{ChangeCursor, ChangeScope, ChunkPlace, Generation, Lease, LeaseGuard, Store, StoreError};
+use ctx_store::{ChangeCursor, ChangeScope, ChunkPosition, Generation, Lease, LeaseGuard, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -152,7 +152,7 @@ impl View {
     pub(crate) fn scores(
         &self,
         terms: &[String],
-        places: &[ChunkPlace],
+        places: &[ChunkPosition],
     ) -> Result<Vec<Candidate>, ViewError> {
         if places.is_empty() || terms.is_empty() {
             return Ok(Vec::new());

@@ -3,7 +3,7 @@
 use super::retriever::{DocumentScope, QueryVector, Retriever};
 use super::{Candidate, Filters, SearchError, VectorIndex, View};
 use ctx_embed::vector;
-use ctx_store::{ChunkPlace, Generation, Store};
+use ctx_store::{ChunkPosition, Generation, Store};
 
 /// Retrieves from views that follow the store's change feed. A damaged index is an error for which
 /// [`ViewError::is_damage`](super::ViewError::is_damage) holds; the caller rebuilds it.
@@ -32,7 +32,11 @@ impl Retriever for ViewRetriever<'_> {
         Ok(self.view.search(terms, filters, limit)?)
     }
 
-    fn keyword_scores(&self, terms: &[String], places: &[ChunkPlace]) -> Result<Vec<Candidate>, SearchError> {
+    fn keyword_scores(
+        &self,
+        terms: &[String],
+        places: &[ChunkPosition],
+    ) -> Result<Vec<Candidate>, SearchError> {
         Ok(self.view.scores(terms, places)?)
     }
 
@@ -50,11 +54,11 @@ impl Retriever for ViewRetriever<'_> {
         &self,
         query: QueryVector<'_>,
         scope: &DocumentScope<'_>,
-        places: &[ChunkPlace],
-    ) -> Result<Vec<(ChunkPlace, Option<f32>)>, SearchError> {
+        places: &[ChunkPosition],
+    ) -> Result<Vec<(ChunkPosition, Option<f32>)>, SearchError> {
         let within = scope.documents(self.store)?;
-        let is_within = |place: &ChunkPlace| within.is_none_or(|documents| documents.contains(place.0));
-        let places: Vec<ChunkPlace> = places.iter().copied().filter(is_within).collect();
+        let is_within = |place: &ChunkPosition| within.is_none_or(|documents| documents.contains(place.0));
+        let places: Vec<ChunkPosition> = places.iter().copied().filter(is_within).collect();
         let exact = self.store.exact_chunk_vectors(query.model, &places)?;
         let cosine = |half: Option<Vec<u8>>| half.and_then(|half| vector::dot_half(query.values, &half));
         Ok(places.into_iter().zip(exact.into_iter().map(cosine)).collect())

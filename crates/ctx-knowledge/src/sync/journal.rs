@@ -5,7 +5,7 @@
 //! a later sync finds there is a suspect: it is read exclusively, and after a second crash it is skipped until it
 //! changes. Nothing is fsynced: the file must survive the process, not the machine.
 
-use ctx_core::{Content, Document};
+use ctx_core::{Document, DocumentContent};
 use ctx_extract::EXTRACTION_VERSION;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -113,8 +113,8 @@ impl CrashJournal {
     /// Decides how to treat a document.
     pub(super) fn decide(&mut self, document: &Document) -> (DocumentVersion, ReadDecision) {
         let content = match &document.content {
-            Content::Bytes(bytes) => blake3::hash(bytes),
-            Content::Text(text) => blake3::hash(text.as_bytes()),
+            DocumentContent::Bytes(bytes) => blake3::hash(bytes),
+            DocumentContent::Text(text) => blake3::hash(text.as_bytes()),
         };
         let version = DocumentVersion {
             source_id: document.source_id.clone(),
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     fn document(source_id: &str, text: &str) -> Document {
-        Document::new(source_id, Content::Text(text.to_owned()))
+        Document::new(source_id, DocumentContent::Text(text.to_owned()))
     }
 
     /// Simulates a process that crashes while it reads this document.

@@ -5,7 +5,7 @@
 
 mod gate;
 mod journal;
-mod known_documents;
+mod stored_documents;
 mod writer;
 
 use crate::chunk::Chunking;
@@ -13,15 +13,15 @@ use crate::embed::EmbeddingModels;
 use crate::extraction::Extraction;
 use crate::knowledge::Source;
 use crate::search::{View, ViewError};
-use ctx_core::{Listing, Pulled, Sink, SinkClosed, SourceError, SourceName};
-use ctx_store::{FilePlace, Lease, LeaseGuard, Store, StoreError, SyncOutcome, source_file_stem};
+use ctx_core::{Listing, PullResult, Sink, SinkClosed, SourceError, SourceName};
+use ctx_store::{FilePosition, Lease, LeaseGuard, Store, StoreError, SyncOutcome, source_file_stem};
 use jiff::Timestamp;
 use journal::CrashJournal;
-use known_documents::KnownDocuments;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use stored_documents::StoredDocuments;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use writer::{DocumentWriter, StreamEnd};
@@ -164,7 +164,7 @@ impl SyncJob<'_> {
         };
 
         let known =
-            Arc::new(KnownDocuments::new(self.store.clone(), self.source, self.chunking, self.options.full));
+            Arc::new(StoredDocuments::new(self.store.clone(), self.source, self.chunking, self.options.full));
         let (sink, changes) = Sink::channel(QUEUE_CAPACITY, known.clone());
         let writer = DocumentWriter {
             store: self.store.clone(),
@@ -225,9 +225,9 @@ impl SyncJob<'_> {
 
     fn finish(
         &self,
-        pull_result: Result<Pulled, SourceError>,
+        pull_result: Result<PullResult, SourceError>,
         write_result: Result<StreamEnd, StoreError>,
-        known: &KnownDocuments,
+        known: &StoredDocuments,
         report: &mut SyncReport,
     ) -> Result<(), SyncError> {
         let name = &self.source.name;
@@ -273,7 +273,7 @@ impl SyncJob<'_> {
         Ok(())
     }
 
-    fn delete_unseen(&self, known: &KnownDocuments, report: &mut SyncReport) -> Result<(), StoreError> {
+    fn delete_unseen(&self, known: &StoredDocuments, report: &mut SyncReport) -> Result<(), StoreError> {
         for_each_file_page(&**self.store, &self.source.name, |ids| {
             let unseen: Vec<Uuid> = ids.iter().copied().filter(|id| !known.has_seen(*id)).collect();
             report.deleted += writer::delete_documents(&**self.store, &unseen, self.options.dry_run)?;
@@ -288,7 +288,7 @@ pub(crate) fn for_each_file_page(
     source: &SourceName,
     mut visit: impl FnMut(&[Uuid]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let mut after: Option<FilePlace> = None;
+    let mut after: Option<FilePosition> = None;
     loop {
         let page = store.files(source, after.as_ref(), FILES_PAGE)?;
         visit(&page.iter().map(|file| file.id).collect::<Vec<_>>())?;

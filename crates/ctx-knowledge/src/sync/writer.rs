@@ -5,8 +5,8 @@
 
 use super::gate::EXTRACTION_GATE;
 use super::journal::{CrashJournal, ReadDecision};
-use super::known_documents::{
-    KnownDocuments, PRIVATE_KEY_NOTE, PROCESSING_VERSION, WARNINGS_MAX, document_id,
+use super::stored_documents::{
+    PRIVATE_KEY_NOTE, PROCESSING_VERSION, StoredDocuments, WARNINGS_MAX, document_id,
 };
 use super::{Progress, SyncOptions, SyncReport, Warning};
 use crate::chunk::{self, Chunking};
@@ -14,7 +14,7 @@ use crate::embed::{Effort, EmbeddingModels};
 use crate::extraction::Extraction;
 use crate::minhash;
 use crate::search::{View, ViewError};
-use ctx_core::{Change, Content, Document, SourceName, is_private_key};
+use ctx_core::{Change, Document, DocumentContent, SourceName, is_private_key};
 use ctx_extract::{ExtractError, ExtractedText, RawDocument};
 use ctx_store::{LeaseGuard, Mutation, NewDocument, NewVectors, Span, Store, StoreError, TextHash};
 use jiff::Timestamp;
@@ -58,7 +58,7 @@ pub(super) struct DocumentWriter {
     /// The embedding models; `None` if embeddings are disabled.
     pub(super) models: Option<Arc<EmbeddingModels>>,
     pub(super) options: SyncOptions,
-    pub(super) known: Arc<KnownDocuments>,
+    pub(super) known: Arc<StoredDocuments>,
     /// Crash journal: records the document that is being read.
     pub(super) journal: CrashJournal,
     pub(super) progress: Arc<dyn Fn(Progress) + Send + Sync>,
@@ -441,11 +441,11 @@ fn document_title(extracted: &ExtractedText, document: &Document) -> Option<Stri
 
 /// Takes the content of a document, which is then empty.
 fn take_content(document: &mut Document) -> RawDocument {
-    let content = mem::replace(&mut document.content, Content::Text(String::new()));
+    let content = mem::replace(&mut document.content, DocumentContent::Text(String::new()));
     let (name, content_type) = (&document.source_id, document.content_type.as_deref());
     match content {
-        Content::Bytes(bytes) => RawDocument::new(bytes, name, content_type),
-        Content::Text(text) => RawDocument::from_text(&text, name, content_type),
+        DocumentContent::Bytes(bytes) => RawDocument::new(bytes, name, content_type),
+        DocumentContent::Text(text) => RawDocument::from_text(&text, name, content_type),
     }
 }
 

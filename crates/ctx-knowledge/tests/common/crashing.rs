@@ -3,11 +3,12 @@
 use ctx_core::SourceName;
 use ctx_knowledge::{Filters, StoreError, StoredDocument, UnreadableDocument};
 use ctx_store::{
-    Applied, ChangeCursor, ChangeFeed, ChangePage, ChangeScope, ChangedDocuments, Checkpoint, ChunkPlace,
-    ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore, DocumentSummary,
-    DocumentText, DocumentVectors, FilePlace, Generation, KnownFile, Lease, LeaseGuard, ListedDocument,
-    ModelKey, Mutation, PendingDocument, PendingQuery, Place, SourceCounts, SourceRecord, Stamp, Store,
-    StoreAbout, StorePart, SyncOutcome, VectorCoverage, VectorSequence, VectorState, VectorStore,
+    ApplyResult, ChangeCursor, ChangeFeed, ChangePage, ChangeScope, ChangedDocuments, Checkpoint,
+    ChunkPosition, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStamp,
+    DocumentStore, DocumentSummary, DocumentText, DocumentVectors, FilePosition, Generation, Lease,
+    LeaseGuard, ListedDocument, ModelKey, Mutation, PendingDocument, PendingQuery, SourceCounts, SourceFile,
+    SourceRecord, Store, StoreIdentity, StoreLocation, StorePart, SyncOutcome, VectorCoverage,
+    VectorSequence, VectorState, VectorStore,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -89,14 +90,15 @@ impl CrashingStore {
 }
 
 fn crashed_error() -> StoreError {
-    let place = Place { name: "of a process that has crashed".to_owned(), part: StorePart::Documents };
+    let place =
+        StoreLocation { name: "of a process that has crashed".to_owned(), part: StorePart::Documents };
     StoreError::Failed { place, source: "it is gone".into() }
 }
 
 impl DocumentStore for CrashingStore {
     /// Each mutation is a transaction of its own, so a process may also crash between two of them.
-    fn apply(&self, mutations: &[Mutation]) -> Result<Applied, StoreError> {
-        let mut all = Applied::default();
+    fn apply(&self, mutations: &[Mutation]) -> Result<ApplyResult, StoreError> {
+        let mut all = ApplyResult::default();
         for mutation in mutations {
             let one = self.operation("apply", |store| store.apply(std::slice::from_ref(mutation)))?;
             all.deleted += one.deleted;
@@ -105,7 +107,7 @@ impl DocumentStore for CrashingStore {
         Ok(all)
     }
 
-    fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<Stamp>, StoreError> {
+    fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<DocumentStamp>, StoreError> {
         self.operation("stamps", |store| store.stamps(ids))
     }
 
@@ -128,9 +130,9 @@ impl DocumentStore for CrashingStore {
     fn files(
         &self,
         source: &SourceName,
-        after: Option<&FilePlace>,
+        after: Option<&FilePosition>,
         limit: usize,
-    ) -> Result<Vec<KnownFile>, StoreError> {
+    ) -> Result<Vec<SourceFile>, StoreError> {
         self.operation("files", |store| store.files(source, after, limit))
     }
 
@@ -142,7 +144,7 @@ impl DocumentStore for CrashingStore {
         self.operation("summaries", |store| store.summaries(keys))
     }
 
-    fn chunk_texts(&self, chunks: &[ChunkPlace]) -> Result<Vec<ChunkText>, StoreError> {
+    fn chunk_texts(&self, chunks: &[ChunkPosition]) -> Result<Vec<ChunkText>, StoreError> {
         self.operation("chunk_texts", |store| store.chunk_texts(chunks))
     }
 
@@ -272,14 +274,14 @@ impl VectorStore for CrashingStore {
     fn exact_chunk_vectors(
         &self,
         model: ModelKey,
-        chunks: &[ChunkPlace],
+        chunks: &[ChunkPosition],
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.operation("exact_chunk_vectors", |store| store.exact_chunk_vectors(model, chunks))
     }
 }
 
 impl Store for CrashingStore {
-    fn about(&self) -> &StoreAbout {
+    fn about(&self) -> &StoreIdentity {
         self.inner.about()
     }
 

@@ -18,8 +18,8 @@ pub(crate) use scripted_connector::{ScriptedConnector, delete, document, documen
 use ctx_core::{Connector, Document, SourceName};
 use ctx_knowledge::{
     Chunking, ConnectorResult, EmbedderSettings, EmbeddingOptions, Extraction, Filters, Hit, KINDS,
-    Knowledge, KnowledgeOptions, Mode, OpenOptions, SearchQuery, Source, StoreError, StoredDocument,
-    SyncError, SyncOptions, SyncReport, Tuning, cache_path, store_files,
+    Knowledge, KnowledgeOptions, OpenOptions, SearchMode, SearchQuery, SearchTuning, Source, StoreError,
+    StoredDocument, SyncError, SyncOptions, SyncReport, cache_path, store_files,
 };
 use ctx_store::Store;
 use jiff::Timestamp;
@@ -245,9 +245,9 @@ impl Workspace {
             store: self.store_path(),
             extraction: self.extraction.clone(),
             chunking: self.chunking,
-            mode: Mode::Hybrid,
+            mode: SearchMode::Hybrid,
             final_limit: 12,
-            tuning: Tuning {
+            tuning: SearchTuning {
                 keyword_candidates: 100,
                 vector_candidates: 100,
                 hybrid_alpha: None,

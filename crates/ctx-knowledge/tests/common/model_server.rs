@@ -1,7 +1,7 @@
 //! A scripted embedding service with the APIs of OpenAI and Ollama.
 
 use ctx_core::Secret;
-use ctx_knowledge::{EmbedderSettings, EmbeddingOptions, Fill, PROVIDERS};
+use ctx_knowledge::{EmbedderSettings, EmbeddingOptions, FillMode, PROVIDERS};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -161,7 +161,7 @@ pub(crate) const API_KEY: &str = "hunter2-hunter2-hunter2";
 /// Embedding options of a provider.
 pub(crate) fn options(provider: &str, settings: &EmbedderSettings) -> EmbeddingOptions {
     let kind = PROVIDERS.iter().find(|kind| kind.name == provider).unwrap();
-    EmbeddingOptions { embedder: (kind.open)(settings).unwrap(), fill: Fill::Behind }
+    EmbeddingOptions { embedder: (kind.open)(settings).unwrap(), fill: FillMode::Behind }
 }
 
 impl EmbeddingRequest {

@@ -1,7 +1,9 @@
 //! A scripted source, for behaviour that files do not have.
 
 use async_trait::async_trait;
-use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError};
+use ctx_core::{
+    Change, Connector, Cursor, Document, DocumentContent, Listing, PullResult, Sink, SourceError,
+};
 use jiff::Timestamp;
 use serde_json::Map;
 use std::collections::VecDeque;
@@ -21,7 +23,7 @@ pub(crate) struct ScriptedConnector {
 struct ScriptedPull {
     changes: Vec<Change>,
     waits: bool,
-    result: Result<Pulled, String>,
+    result: Result<PullResult, String>,
 }
 
 impl ScriptedConnector {
@@ -38,13 +40,13 @@ impl ScriptedConnector {
 
     /// The next pull reports a complete listing.
     pub(crate) fn lists(&self, changes: impl IntoIterator<Item = Change>) {
-        self.push(changes, false, Ok(Pulled { cursor: None, listing: Listing::Complete }));
+        self.push(changes, false, Ok(PullResult { cursor: None, listing: Listing::Complete }));
     }
 
     /// The next pull reports changes and a new cursor.
     pub(crate) fn continues(&self, changes: impl IntoIterator<Item = Change>, cursor: Option<&str>) {
         let cursor = cursor.map(|cursor| Cursor(cursor.to_owned()));
-        self.push(changes, false, Ok(Pulled { cursor, listing: Listing::Partial }));
+        self.push(changes, false, Ok(PullResult { cursor, listing: Listing::Partial }));
     }
 
     /// The next pull reports these documents and fails.
@@ -54,7 +56,7 @@ impl ScriptedConnector {
 
     /// The next pull reports these documents and waits to be released before it ends.
     pub(crate) fn waits_after(&self, changes: impl IntoIterator<Item = Change>) {
-        self.push(changes, true, Ok(Pulled { cursor: None, listing: Listing::Partial }));
+        self.push(changes, true, Ok(PullResult { cursor: None, listing: Listing::Partial }));
     }
 
     /// Waits until a pull waits.
@@ -72,7 +74,12 @@ impl ScriptedConnector {
         cursors.iter().map(|cursor| cursor.as_ref().map(|cursor| cursor.0.clone())).collect()
     }
 
-    fn push(&self, changes: impl IntoIterator<Item = Change>, waits: bool, result: Result<Pulled, String>) {
+    fn push(
+        &self,
+        changes: impl IntoIterator<Item = Change>,
+        waits: bool,
+        result: Result<PullResult, String>,
+    ) {
         let changes = changes.into_iter().collect();
         self.pulls.lock().unwrap().push_back(ScriptedPull { changes, waits, result });
     }
@@ -80,7 +87,7 @@ impl ScriptedConnector {
 
 #[async_trait]
 impl Connector for ScriptedConnector {
-    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         self.cursors.lock().unwrap().push(cursor.cloned());
         let pull = {
             let mut pulls = self.pulls.lock().unwrap();
@@ -117,7 +124,7 @@ pub(crate) fn document(source_id: &str, text: &str) -> Document {
         created_at: None,
         updated_at: None,
         content_type: None,
-        content: Content::Text(text.to_owned()),
+        content: DocumentContent::Text(text.to_owned()),
         metadata: Map::new(),
         tags: Vec::new(),
         fingerprint: None,

@@ -5,7 +5,7 @@
 
 use super::deadline::PausableDeadline;
 use super::protocol::{ASK_METHOD, Bounds, Job, JobFailure, JobFailureKind};
-use super::{LogLine, OPEN_REQUESTS_MAX, REQUESTS_MAX, Refusal, ScriptRun, World};
+use super::{HostError, HostHandler, LogLine, OPEN_REQUESTS_MAX, REQUESTS_MAX, ScriptRun};
 use crate::vm::LogLevel;
 use ctx_worker::{Frame, FrameKind, OutgoingFrames, ProtocolViolation, READ_BYTES, WorkerProcess};
 use ctx_worker::{log_budget, log_cost};
@@ -59,14 +59,14 @@ pub(super) type RunOutcome = Result<Value, JobFailure>;
 struct HandledRequest {
     number: u32,
     pauses: bool,
-    response: Result<(Value, Vec<u8>), Refusal>,
+    response: Result<(Value, Vec<u8>), HostError>,
 }
 
 /// Runs a script on a worker. `logs` receives the script's log, whatever the outcome.
 pub(super) async fn run_job(
     worker: &mut WorkerProcess,
     run: &ScriptRun,
-    world: &dyn World,
+    world: &dyn HostHandler,
     pause_max: Duration,
     logs: &mut Vec<LogLine>,
 ) -> Result<RunOutcome, ExchangeError> {
@@ -153,7 +153,7 @@ fn send_job(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), ExchangeE
 /// The state of a run in progress.
 struct Exchange<'a> {
     run: &'a ScriptRun,
-    world: &'a dyn World,
+    world: &'a dyn HostHandler,
     logs: &'a mut Vec<LogLine>,
     log_left: usize,
     deadline: PausableDeadline,
@@ -215,7 +215,7 @@ impl Exchange<'_> {
             return Err(ProtocolViolation::Questions);
         }
         if self.deadline.has_passed {
-            return refuse(outgoing, number, &Refusal::timeout());
+            return refuse(outgoing, number, &HostError::timeout());
         }
         self.open_requests.push(number);
         let (method, arguments, bytes) = (frame.name.to_owned(), frame.parse()?, frame.bytes.to_vec());
@@ -226,7 +226,7 @@ impl Exchange<'_> {
             let response = world.answer(&method, arguments, bytes);
             let response = match pause_end {
                 None => response.await,
-                Some(pause_end) => timeout_at(pause_end, response).await.unwrap_or(Err(Refusal::timeout())),
+                Some(pause_end) => timeout_at(pause_end, response).await.unwrap_or(Err(HostError::timeout())),
             };
             HandledRequest { number, pauses, response }
         }));
@@ -255,7 +255,7 @@ impl Exchange<'_> {
         self.deadline.has_passed = true;
         self.handlers.clear();
         for number in self.open_requests.drain(..) {
-            refuse(outgoing, number, &Refusal::timeout())?;
+            refuse(outgoing, number, &HostError::timeout())?;
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ impl Exchange<'_> {
 fn send_response(
     outgoing: &mut OutgoingFrames,
     number: u32,
-    response: Result<(Value, Vec<u8>), Refusal>,
+    response: Result<(Value, Vec<u8>), HostError>,
 ) -> Result<(), ProtocolViolation> {
     let refusal = match response {
         Ok((value, bytes)) => {
@@ -272,7 +272,7 @@ fn send_response(
             let frame = Frame { json: &json, bytes: &bytes, ..Frame::new(FrameKind::Answer, number) };
             match outgoing.push(&frame) {
                 Ok(()) => return Ok(()),
-                Err(_) => Refusal::new(TOO_LARGE, "the answer is too large to be handed to a script"),
+                Err(_) => HostError::new(TOO_LARGE, "the answer is too large to be handed to a script"),
             }
         }
         Err(refusal) => refusal,
@@ -280,9 +280,9 @@ fn send_response(
     refuse(outgoing, number, &refusal)
 }
 
-fn refuse(outgoing: &mut OutgoingFrames, number: u32, refusal: &Refusal) -> Result<(), ProtocolViolation> {
-    let code = refusal.code.get(..refusal.code.floor_char_boundary(Refusal::CODE_BYTES_MAX));
-    let message = refusal.message.get(..refusal.message.floor_char_boundary(Refusal::MESSAGE_BYTES_MAX));
+fn refuse(outgoing: &mut OutgoingFrames, number: u32, refusal: &HostError) -> Result<(), ProtocolViolation> {
+    let code = refusal.code.get(..refusal.code.floor_char_boundary(HostError::CODE_BYTES_MAX));
+    let message = refusal.message.get(..refusal.message.floor_char_boundary(HostError::MESSAGE_BYTES_MAX));
     let data = match refusal.data.is_empty() {
         true => Vec::new(),
         false => serde_json::to_vec(&refusal.data).map_err(|_| ProtocolViolation::Json)?,
@@ -290,7 +290,7 @@ fn refuse(outgoing: &mut OutgoingFrames, number: u32, refusal: &Refusal) -> Resu
     outgoing.push(&Frame {
         name: code.unwrap_or_default(),
         // Data that is too large is left out; the message has the essential part.
-        json: if data.len() > Refusal::DATA_BYTES_MAX { &[] } else { &data },
+        json: if data.len() > HostError::DATA_BYTES_MAX { &[] } else { &data },
         bytes: message.unwrap_or_default().as_bytes(),
         ..Frame::new(FrameKind::Refusal, number)
     })
@@ -302,7 +302,7 @@ fn parse_level(number: u32) -> Option<LogLevel> {
         .find(|level| *level as u32 == number)
 }
 
-impl Refusal {
+impl HostError {
     const CODE_BYTES_MAX: usize = 64;
     const MESSAGE_BYTES_MAX: usize = 64 << 10;
     const DATA_BYTES_MAX: usize = 128 << 10;

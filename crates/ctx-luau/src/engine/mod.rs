@@ -1,4 +1,4 @@
-//! Runs scripts in a pool of sandboxed worker processes. Their host requests go to a [`World`].
+//! Runs scripts in a pool of sandboxed worker processes. Their host requests go to a [`HostHandler`].
 
 mod deadline;
 mod exchange;
@@ -6,12 +6,12 @@ pub(crate) mod protocol;
 mod worker;
 
 pub(crate) use ctx_worker::log_cost;
-pub use protocol::Entry;
+pub use protocol::ScriptEntry;
 pub use worker::worker_main;
 
 use crate::vm::LogLevel;
 use async_trait::async_trait;
-use ctx_worker::{LeaseError, Pool, PoolFigures, PoolSettings, WorkerLease, WorkerProgram};
+use ctx_worker::{LeaseError, Pool, PoolSettings, PoolStats, WorkerLease, WorkerProgram};
 use exchange::{ExchangeError, run_job};
 use futures::future::BoxFuture;
 use protocol::{JobFailure, JobFailureKind};
@@ -78,7 +78,7 @@ pub struct ScriptRun {
     /// The source.
     pub source: Arc<[u8]>,
     /// The function to call.
-    pub entry: Entry,
+    pub entry: ScriptEntry,
     /// The arguments of that function, in order.
     pub arguments: Vec<Value>,
     /// The script's section of the configuration.
@@ -178,7 +178,7 @@ impl From<JobFailure> for RunError {
 
 /// The error of a host request. The script sees it as an error that it can catch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct HostError {
     /// The code for programs, such as `timeout` or `not_found`.
     pub code: String,
     /// The message for people.
@@ -187,7 +187,7 @@ pub struct Refusal {
     pub data: Map<String, Value>,
 }
 
-impl Refusal {
+impl HostError {
     /// An error without further fields.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), data: Map::new() }
@@ -202,7 +202,7 @@ impl Refusal {
 
 /// The host APIs of scripts, implemented in the parent process: handles their host requests.
 #[async_trait]
-pub trait World: Send + Sync {
+pub trait HostHandler: Send + Sync {
     /// Handles a host request; returns a JSON value and raw bytes. Several requests may be open at once. The
     /// future is dropped when the run ends first. During an `ask`, which waits for a person, the run's
     /// deadline is paused.
@@ -211,7 +211,7 @@ pub trait World: Send + Sync {
         method: &str,
         arguments: Value,
         bytes: Vec<u8>,
-    ) -> Result<(Value, Vec<u8>), Refusal>;
+    ) -> Result<(Value, Vec<u8>), HostError>;
 
     /// Receives each line when the script logs it.
     fn log(&self, _level: LogLevel, _message: &str) {}
@@ -263,12 +263,12 @@ impl Engine {
     pub fn run<'a>(
         &'a self,
         run: &'a ScriptRun,
-        world: &'a dyn World,
+        world: &'a dyn HostHandler,
     ) -> BoxFuture<'a, Result<RunOutput, RunError>> {
         Box::pin(self.run_unboxed(run, world))
     }
 
-    async fn run_unboxed(&self, run: &ScriptRun, world: &dyn World) -> Result<RunOutput, RunError> {
+    async fn run_unboxed(&self, run: &ScriptRun, world: &dyn HostHandler) -> Result<RunOutput, RunError> {
         let mut logs = Vec::new();
         let stopped = || RunError::new(RunErrorKind::Stopped, "the engine was shut down");
         let outcome = tokio::select! {
@@ -284,7 +284,7 @@ impl Engine {
     async fn run_on_worker(
         &self,
         run: &ScriptRun,
-        world: &dyn World,
+        world: &dyn HostHandler,
         logs: &mut Vec<LogLine>,
     ) -> Result<Value, RunError> {
         loop {
@@ -322,7 +322,7 @@ impl Engine {
 
     /// Counts of workers and waiting runs.
     pub fn figures(&self) -> EngineFigures {
-        let PoolFigures { workers, idle, waiting } = self.pool.figures();
+        let PoolStats { workers, idle, waiting } = self.pool.figures();
         EngineFigures { workers, idle, waiting }
     }
 

@@ -12,7 +12,7 @@ pub(crate) struct Job {
     /// The script's name in error messages: `tools/x.lua`.
     pub(crate) chunk_name: String,
     /// The function to call.
-    pub(crate) entry: Entry,
+    pub(crate) entry: ScriptEntry,
     /// The arguments of that function, in order; empty if only the chunk runs.
     pub(crate) arguments: Vec<Box<RawValue>>,
     /// The script's section of the configuration: `context.config`.
@@ -26,7 +26,7 @@ pub(crate) struct Job {
 /// The function of a script that a run calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub enum ScriptEntry {
     /// No function: returns the definition in the table `tool`, `connector` or `agent`.
     Describe,
     /// `tool.execute(params, context)`.

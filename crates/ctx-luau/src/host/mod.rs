@@ -6,7 +6,7 @@
 mod bytes;
 mod run_functions;
 
-use crate::engine::protocol::Entry;
+use crate::engine::protocol::ScriptEntry;
 use crate::syntax::PROMISES_FIELD;
 use crate::value::JsonBridge;
 use crate::vm::CurrentRun;
@@ -23,12 +23,20 @@ pub(crate) struct HostApi {
     /// Luau type declarations.
     pub(crate) types: &'static str,
     /// The runs in which the global is visible.
-    pub(crate) entries: &'static [Entry],
+    pub(crate) entries: &'static [ScriptEntry],
 }
 
-const ALL_ENTRIES: &[Entry] = &[Entry::Describe, Entry::Tool, Entry::Connector, Entry::Agent, Entry::Chunk];
-const CONFIGURED_ENTRIES: &[Entry] = &[Entry::Describe, Entry::Tool, Entry::Connector, Entry::Agent];
-const CALL_ENTRIES: &[Entry] = &[Entry::Describe, Entry::Tool, Entry::Agent, Entry::Chunk];
+const ALL_ENTRIES: &[ScriptEntry] = &[
+    ScriptEntry::Describe,
+    ScriptEntry::Tool,
+    ScriptEntry::Connector,
+    ScriptEntry::Agent,
+    ScriptEntry::Chunk,
+];
+const CONFIGURED_ENTRIES: &[ScriptEntry] =
+    &[ScriptEntry::Describe, ScriptEntry::Tool, ScriptEntry::Connector, ScriptEntry::Agent];
+const CALL_ENTRIES: &[ScriptEntry] =
+    &[ScriptEntry::Describe, ScriptEntry::Tool, ScriptEntry::Agent, ScriptEntry::Chunk];
 
 macro_rules! host_api {
     ($name:literal, $entries:expr) => {
@@ -46,7 +54,7 @@ pub(crate) const HOST_APIS: &[HostApi] = &[
     host_api!("base64", ALL_ENTRIES),
     host_api!("context", CALL_ENTRIES),
     host_api!("crypto", ALL_ENTRIES),
-    host_api!("emit", &[Entry::Connector]),
+    host_api!("emit", &[ScriptEntry::Connector]),
     host_api!("env", CONFIGURED_ENTRIES),
     host_api!("fs", CONFIGURED_ENTRIES),
     host_api!("http", CONFIGURED_ENTRIES),
@@ -54,7 +62,7 @@ pub(crate) const HOST_APIS: &[HostApi] = &[
     host_api!("log", ALL_ENTRIES),
     host_api!("paginate", CALL_ENTRIES),
     host_api!("parallel", CALL_ENTRIES),
-    host_api!("result", &[Entry::Chunk]),
+    host_api!("result", &[ScriptEntry::Chunk]),
     host_api!("sdk", CALL_ENTRIES),
     host_api!("sleep", ALL_ENTRIES),
 ];

@@ -1,7 +1,7 @@
 //! Agents defined by a script.
 
 use super::{GRACE, Script, ScriptDefinition, call_deadline, type_name};
-use crate::engine::Entry;
+use crate::engine::ScriptEntry;
 use crate::scripts::ScriptProblem;
 use crate::world::ScriptWorld;
 use async_trait::async_trait;
@@ -47,7 +47,7 @@ impl Agent for ScriptAgent {
 
     async fn resolve(&self, arguments: Map<String, Value>, call: &Call) -> Result<Prompt, ToolError> {
         let arguments = vec![Value::Object(arguments), self.script.config()];
-        let mut run = self.script.run(Entry::Agent, arguments);
+        let mut run = self.script.run(ScriptEntry::Agent, arguments);
         run.deadline = call_deadline(call, self.time_limit());
         run.depth = call.depth();
         let world = ScriptWorld::for_call(&self.script, call);

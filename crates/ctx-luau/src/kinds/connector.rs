@@ -7,12 +7,12 @@
 
 use super::item::{InvalidItem, parse_item};
 use super::{Script, ScriptDefinition};
-use crate::engine::{Entry, Refusal, RunError, RunErrorKind};
+use crate::engine::{HostError, RunError, RunErrorKind, ScriptEntry};
 use crate::scripts::{ScriptProblem, ScriptRuntime};
 use crate::vm::LogLevel;
 use crate::world::ScriptWorld;
 use async_trait::async_trait;
-use ctx_core::{Change, Connector, Cursor, Listing, Pulled, Redactor, Sink, SourceError};
+use ctx_core::{Change, Connector, Cursor, Listing, PullResult, Redactor, Sink, SourceError};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -58,13 +58,13 @@ impl ScriptConnector {
 
 #[async_trait]
 impl Connector for ScriptConnector {
-    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         // An unreadable cursor was not issued here: the scan starts from the beginning.
         let start_cursor =
             cursor.and_then(|Cursor(text)| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
         let uses_cursor = !start_cursor.is_null();
         let limits = &self.script.runtime.limits;
-        let mut run = self.script.run(Entry::Connector, vec![self.script.config(), start_cursor]);
+        let mut run = self.script.run(ScriptEntry::Connector, vec![self.script.config(), start_cursor]);
         run.deadline = Instant::now() + self.time_limit();
         run.memory_bytes = limits.connector_memory_bytes;
         let emitter = Emitter::new(sink, &self.script.runtime);
@@ -81,7 +81,7 @@ impl Connector for ScriptConnector {
         })?;
         let cursor = completed.value.get("cursor").filter(|cursor| !cursor.is_null());
         let complete = self.complete && !uses_cursor && cursor.is_none() && emitter.lists_everything();
-        Ok(Pulled {
+        Ok(PullResult {
             cursor: cursor.map(|cursor| Cursor(cursor.to_string())),
             listing: if complete { Listing::Complete } else { Listing::Partial },
         })
@@ -129,7 +129,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Sends one item to the sync; waits while the sync's queue is full.
-    pub(crate) async fn emit(&self, item: Value) -> Result<(), Refusal> {
+    pub(crate) async fn emit(&self, item: Value) -> Result<(), HostError> {
         let position = self.received.fetch_add(1, Ordering::Relaxed) + 1;
         let changes = parse_item(item, self.document_bytes_max)
             .unwrap_or_else(|invalid| self.report_invalid(invalid, position));
@@ -139,7 +139,7 @@ impl<'a> Emitter<'a> {
             }
             if self.sink.send(change).await.is_err() {
                 self.closed.store(true, Ordering::Relaxed);
-                return Err(Refusal::new(CLOSED, "the sync has ended"));
+                return Err(HostError::new(CLOSED, "the sync has ended"));
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::tracing_level;
 use crate::engine::{self, RunError, RunErrorKind};
-use ctx_core::{Call, ErrorKind, LogLine, ToolError, Unanswered};
+use ctx_core::{Call, ErrorKind, LogLine, QuestionError, ToolError};
 use std::time::Duration;
 
 /// Suggested retry delay of a call that found no free worker.
@@ -30,7 +30,7 @@ impl RunError {
         };
         let logs = self.logs.into_iter().map(LogLine::from).collect();
         let mut error = ToolError::new(kind, self.message).with_logs(logs);
-        if let Some(why) = self.code.as_deref().and_then(Unanswered::from_code) {
+        if let Some(why) = self.code.as_deref().and_then(QuestionError::from_code) {
             error = error.with_unanswered(why);
         }
         if kind == ErrorKind::Overloaded { error.retry_after(RETRY_AFTER) } else { error }

@@ -1,7 +1,7 @@
 //! Converts the items of a connector to changes of its source.
 
 use super::type_name;
-use ctx_core::{Change, Content, Document};
+use ctx_core::{Change, Document, DocumentContent};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
@@ -101,7 +101,7 @@ fn document(
         content_type: text("content_type")?,
         metadata: metadata(&fields)?,
         tags: tags(fields.get("tags"))?,
-        content: Content::Text(body),
+        content: DocumentContent::Text(body),
         // Changes are detected by the content.
         fingerprint: None,
         source_id,
@@ -191,7 +191,7 @@ mod tests {
             "created_at": "2026-01-31T12:00:00Z", "updated_at": 1769860800,
         }));
         assert_eq!((document.source_id.as_str(), document.author), ("7", None));
-        assert_eq!(document.content, Content::Text("text".to_owned()));
+        assert_eq!(document.content, DocumentContent::Text("text".to_owned()));
         assert_eq!(document.metadata["a"], 1);
         assert_eq!(document.created_at, document.updated_at);
     }

@@ -1,6 +1,6 @@
 //! [`Script`]: the source of one script, the definition that it declares, and its runs.
 
-use crate::engine::{Entry, RunErrorKind, ScriptRun};
+use crate::engine::{RunErrorKind, ScriptEntry, ScriptRun};
 use crate::host::{HOST_APIS, PROVIDER_PREFIX};
 use crate::scripts::{ScriptProblem, ScriptRuntime, ScriptSettings};
 use crate::vm::LANGUAGE_GLOBALS;
@@ -105,7 +105,7 @@ impl Script {
     }
 
     /// A run with the default limits, at depth 0.
-    pub(crate) fn run(&self, entry: Entry, arguments: Vec<Value>) -> ScriptRun {
+    pub(crate) fn run(&self, entry: ScriptEntry, arguments: Vec<Value>) -> ScriptRun {
         let limits = &self.runtime.limits;
         let apis = HOST_APIS.iter().filter(|api| api.entries.contains(&entry));
         ScriptRun {
@@ -126,7 +126,7 @@ impl Script {
     /// Reads the definition that the script declares. Executes the script's top level, where every host
     /// request fails.
     pub(crate) async fn describe(&self) -> Result<ScriptDefinition, ScriptProblem> {
-        let mut run = self.run(Entry::Describe, Vec::new());
+        let mut run = self.run(ScriptEntry::Describe, Vec::new());
         run.deadline = Instant::now() + DESCRIBE_TIME;
         let completed = self.runtime.engine.run(&run, &DeniedWorld).await;
         let completed = completed.map_err(|error| match error.kind {

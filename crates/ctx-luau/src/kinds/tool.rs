@@ -1,7 +1,7 @@
 //! Tools defined by a script.
 
 use super::{GRACE, Script, ScriptDefinition, call_deadline, fit_empty, parameters};
-use crate::engine::Entry;
+use crate::engine::ScriptEntry;
 use crate::scripts::ScriptProblem;
 use crate::world::ScriptWorld;
 use async_trait::async_trait;
@@ -54,7 +54,7 @@ impl Tool for ScriptTool {
     }
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
-        let mut run = self.script.run(Entry::Tool, vec![Value::Object(arguments)]);
+        let mut run = self.script.run(ScriptEntry::Tool, vec![Value::Object(arguments)]);
         run.deadline = call_deadline(call, self.time_limit());
         run.depth = call.depth();
         let world = ScriptWorld::for_call(&self.script, call);

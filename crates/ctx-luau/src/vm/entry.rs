@@ -1,6 +1,6 @@
 //! Runs a script as its kind requires: calls its function and converts the result.
 
-use crate::engine::protocol::{Entry, JobFailure};
+use crate::engine::protocol::{JobFailure, ScriptEntry};
 use crate::value::{WriteOptions, write, write_fields};
 use crate::vm::explain;
 use crate::vm::machine::Execution;
@@ -48,25 +48,25 @@ pub(super) fn execute(
         execution.call(chunk, Vec::new()).map_err(|failure| execution.await_promises_after(failure))?;
     execution.await_promises()?;
     match execution.job.entry {
-        Entry::Describe => describe(execution, environment),
-        Entry::Tool => {
+        ScriptEntry::Describe => describe(execution, environment),
+        ScriptEntry::Tool => {
             let execute = entry_function(execution, environment, "tool")?;
             let returned = execution.call(&execute, read_arguments(execution, 1, true)?)?;
             write_result(execution, returned.first())
         }
-        Entry::Agent => {
+        ScriptEntry::Agent => {
             let resolve = entry_function(execution, environment, "agent")?;
             let returned = execution.call(&resolve, read_arguments(execution, 2, true)?)?;
             write_result(execution, returned.first())
         }
-        Entry::Connector => {
+        ScriptEntry::Connector => {
             let scan = entry_function(execution, environment, "connector")?;
             let returned = execution.call(&scan, read_arguments(execution, 2, false)?)?;
             emit_scan_result(execution, &returned)
         }
-        Entry::Chunk if returned.len() > 1 => Err(execution
+        ScriptEntry::Chunk if returned.len() > 1 => Err(execution
             .contract_failure(&format!("the script returned {} values: {ONE_RESULT}", returned.len()))),
-        Entry::Chunk => {
+        ScriptEntry::Chunk => {
             let passed_result = execution.run.result.take();
             match (passed_result, returned.first()) {
                 (Some(_), Some(_)) => Err(execution.contract_failure(TWO_RESULTS)),

@@ -1,6 +1,6 @@
 //! Error messages for the authors of scripts, with hints for those who know other languages better.
 
-use crate::engine::protocol::Entry;
+use crate::engine::protocol::ScriptEntry;
 use mlua::Value;
 
 /// Maximum size of an error message.
@@ -185,7 +185,7 @@ pub(super) fn truncate(text: &str) -> String {
 }
 
 /// Adds a hint to the message of an error, if the line where it happened contains a known mistake.
-pub(super) fn add_hint(chunk_name: &str, source: &str, entry: Entry, message: String) -> String {
+pub(super) fn add_hint(chunk_name: &str, source: &str, entry: ScriptEntry, message: String) -> String {
     let is_nil_error =
         message.contains("attempt to call a nil value") || message.contains("attempt to index nil with");
     let calls_shadowed_result = message.contains("attempt to call a ") && !message.contains("nil value");
@@ -203,7 +203,7 @@ pub(super) fn add_hint(chunk_name: &str, source: &str, entry: Entry, message: St
         return format!("{message} ({hint})");
     }
     if is_nil_error && let Some((name, hint)) = ABSENT.iter().find(|(name, _)| has_word(line, name)) {
-        let hint = execute_absence_hint(name).filter(|_| entry == Entry::Chunk).unwrap_or(hint);
+        let hint = execute_absence_hint(name).filter(|_| entry == ScriptEntry::Chunk).unwrap_or(hint);
         return format!("{message} ({hint})");
     }
     if is_nil_error && let Some((_, hint)) = LIST_METHODS.iter().find(|(method, _)| line.contains(method)) {

@@ -1,6 +1,6 @@
 //! [`Vm`]: executes runs one after the other, isolated from each other.
 
-use crate::engine::protocol::{Entry, Job, JobFailure, JobFailureKind, JobOutcome};
+use crate::engine::protocol::{Job, JobFailure, JobFailureKind, JobOutcome, ScriptEntry};
 use crate::host::{HOST_APIS, PROVIDER_PREFIX, freeze, shallow_copy};
 use crate::value::{PromiseError, ReadOptions, ValueError, read};
 use crate::vm::globals::{GC_GOAL, GC_GOAL_EAGER, Globals, restart_gc};
@@ -90,8 +90,8 @@ impl Vm {
         self.clean_up();
         self.is_clean = false;
         self.runs += 1;
-        let names = (job.entry == Entry::Chunk).then(|| GlobalNames::new(source, &job.apis));
-        let run = Rc::new(RunState::new(job.bounds, channel, job.entry == Entry::Describe, names));
+        let names = (job.entry == ScriptEntry::Chunk).then(|| GlobalNames::new(source, &job.apis));
+        let run = Rc::new(RunState::new(job.bounds, channel, job.entry == ScriptEntry::Describe, names));
         self.current_run.set(run.clone());
         let providers: Vec<&str> =
             job.apis.iter().filter_map(|api| api.strip_prefix(PROVIDER_PREFIX)).collect();

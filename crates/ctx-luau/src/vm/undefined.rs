@@ -93,7 +93,8 @@ const OTHER_LANGUAGES: &[(&str, &str)] = &[
 
 /// The globals of an `execute` script besides the providers that it names.
 pub fn execute_globals() -> impl Iterator<Item = &'static str> {
-    let apis = HOST_APIS.iter().filter(|api| api.entries.contains(&crate::Entry::Chunk)).map(|api| api.name);
+    let apis =
+        HOST_APIS.iter().filter(|api| api.entries.contains(&crate::ScriptEntry::Chunk)).map(|api| api.name);
     LANGUAGE_GLOBALS.iter().copied().chain(apis)
 }
 

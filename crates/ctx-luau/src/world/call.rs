@@ -1,9 +1,9 @@
 //! `sdk` and `context`: tool calls nested in the script's own call.
 
 use super::{HostResult, text};
-use crate::engine::Refusal;
+use crate::engine::HostError;
 use crate::kinds::{fit_body, fit_empty};
-use ctx_core::{Call, Catalog, Identifier, Page, ToolError, ToolSpec, Unanswered};
+use ctx_core::{Call, Catalog, Identifier, Page, QuestionError, ToolError, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -76,10 +76,10 @@ fn with_body(arguments_value: Value, name: &str, body: Value) -> Result<Value, T
     Ok(Value::Object(fields))
 }
 
-fn refusal(error: ToolError) -> Refusal {
+fn refusal(error: ToolError) -> HostError {
     let data = error.data().and_then(Value::as_object).cloned().unwrap_or_default();
-    let code = error.unanswered().map_or_else(|| error.kind().code(), Unanswered::code);
-    Refusal::new(code, error.message()).with_data(data)
+    let code = error.unanswered().map_or_else(|| error.kind().code(), QuestionError::code);
+    HostError::new(code, error.message()).with_data(data)
 }
 
 /// The catalog's name of a tool, which a script may also call by the name that the tool has at its origin.

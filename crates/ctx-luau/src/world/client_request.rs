@@ -2,8 +2,8 @@
 //! call.
 
 use super::{BAD_REQUEST, HostResult, text};
-use crate::engine::Refusal;
-use ctx_core::{Call, Question, Want};
+use crate::engine::HostError;
+use ctx_core::{Call, Question, QuestionKind};
 use serde_json::{Map, Value, json};
 
 /// The field that wraps an answer whose schema is not an object: an elicitation can only return an object.
@@ -11,7 +11,7 @@ const WRAPPER_FIELD: &str = "value";
 
 /// Sends the request to the client. `call` returns the script's call, or an error that names the function.
 pub(super) async fn send<'a>(
-    call: impl FnOnce(&str) -> Result<&'a Call, Refusal>,
+    call: impl FnOnce(&str) -> Result<&'a Call, HostError>,
     arguments: &Map<String, Value>,
 ) -> HostResult {
     let mut is_wrapped = false;
@@ -19,26 +19,29 @@ pub(super) async fn send<'a>(
         "person" => {
             let (schema, wrapped) = object_schema(arguments.get("schema"));
             is_wrapped = wrapped;
-            ("context.elicit", Want::Person { message: text(arguments, "message")?.to_owned(), schema })
+            (
+                "context.elicit",
+                QuestionKind::Person { message: text(arguments, "message")?.to_owned(), schema },
+            )
         }
         "model" => match arguments.get("request") {
-            Some(Value::Object(request)) => ("context.sample", Want::Model(request.clone())),
-            _ => return Err(Refusal::new(BAD_REQUEST, "context.sample: the request must be a table")),
+            Some(Value::Object(request)) => ("context.sample", QuestionKind::Model(request.clone())),
+            _ => return Err(HostError::new(BAD_REQUEST, "context.sample: the request must be a table")),
         },
-        "roots" => ("context.roots", Want::Roots),
-        other => return Err(Refusal::new(BAD_REQUEST, format!("nobody can be asked for {other}"))),
+        "roots" => ("context.roots", QuestionKind::Roots),
+        other => return Err(HostError::new(BAD_REQUEST, format!("nobody can be asked for {other}"))),
     };
     let key = match arguments.get("key") {
         None | Some(Value::Null) => None,
         Some(Value::String(key)) => Some(key.clone()),
-        Some(_) => return Err(Refusal::new(BAD_REQUEST, format!("{name}: `key` must be a string"))),
+        Some(_) => return Err(HostError::new(BAD_REQUEST, format!("{name}: `key` must be a string"))),
     };
     match call(name)?.ask(Question { key, want }).await {
         Ok(Value::Object(mut fields)) if is_wrapped => {
             Ok((fields.remove(WRAPPER_FIELD).unwrap_or_default(), Vec::new()))
         }
         Ok(answer) => Ok((answer, Vec::new())),
-        Err(why) => Err(Refusal::new(why.code(), format!("{name}: {why}"))),
+        Err(why) => Err(HostError::new(why.code(), format!("{name}: {why}"))),
     }
 }
 

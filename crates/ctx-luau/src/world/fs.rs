@@ -2,7 +2,7 @@
 //! refused.
 
 use super::{BAD_REQUEST, FORBIDDEN, HostResult};
-use crate::engine::Refusal;
+use crate::engine::HostError;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ctx_core::{has_secret_name, is_private_key};
@@ -32,7 +32,7 @@ pub(super) async fn read(directory: Option<PathBuf>, path: String, bytes_max: us
         }
         if content.len() > bytes_max {
             let limit = bytes_max as f64 / f64::from(1 << 20);
-            return Err(Refusal::new(TOO_LARGE, format!("fs.read: `{path}` is larger than {limit} MiB")));
+            return Err(HostError::new(TOO_LARGE, format!("fs.read: `{path}` is larger than {limit} MiB")));
         }
         Ok((Value::Null, content))
     })
@@ -45,13 +45,13 @@ pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<S
     let matcher = match &glob {
         None => None,
         Some(glob) if glob.len() > GLOB_BYTES_MAX => {
-            return Err(Refusal::new(
+            return Err(HostError::new(
                 BAD_REQUEST,
                 format!("fs.list: the glob is longer than {GLOB_BYTES_MAX} bytes"),
             ));
         }
         Some(glob) => Some(GlobBuilder::new(glob).literal_separator(true).build().map_err(|error| {
-            Refusal::new(BAD_REQUEST, format!("fs.list: the glob cannot be read: {error}"))
+            HostError::new(BAD_REQUEST, format!("fs.list: the glob cannot be read: {error}"))
         })?),
     };
     let matcher = matcher.map(|glob| glob.compile_matcher());
@@ -70,15 +70,15 @@ async fn with_directory(
     work: impl FnOnce(&Dir) -> HostResult + Send + 'static,
 ) -> HostResult {
     let Some(directory) = directory else {
-        return Err(Refusal::new(FORBIDDEN, "fs is not available here"));
+        return Err(HostError::new(FORBIDDEN, "fs is not available here"));
     };
     let work = move || match Dir::open_ambient_dir(directory, ambient_authority()) {
         Ok(root) => work(&root),
         Err(error) => {
-            Err(Refusal::new(FAILED, format!("fs: the script's directory cannot be read: {error}")))
+            Err(HostError::new(FAILED, format!("fs: the script's directory cannot be read: {error}")))
         }
     };
-    let failed = |_| Err(Refusal::new(FAILED, "fs: the directory cannot be read"));
+    let failed = |_| Err(HostError::new(FAILED, "fs: the directory cannot be read"));
     tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
 }
 
@@ -133,7 +133,7 @@ fn list_files(
     Ok(names)
 }
 
-fn refuse_secret(root: &Dir, function: &str, path: &str) -> Result<(), Refusal> {
+fn refuse_secret(root: &Dir, function: &str, path: &str) -> Result<(), HostError> {
     match normalize(path) {
         Ok(normalized) if leads_to_secret(root, &normalized) => Err(secret_refusal(function, path)),
         // Paths outside of the directory are refused later, with their own error.
@@ -146,11 +146,11 @@ fn leads_to_secret(root: &Dir, path: &Path) -> bool {
     has_secret_name(path) || root.canonicalize(path).is_ok_and(|target| has_secret_name(&target))
 }
 
-fn secret_refusal(function: &str, path: &str) -> Refusal {
+fn secret_refusal(function: &str, path: &str) -> HostError {
     let message = format!(
         "{function}: `{path}` holds secrets, which scripts may not read; context.config and env.get give a script its own"
     );
-    Refusal::new(FORBIDDEN, message)
+    HostError::new(FORBIDDEN, message)
 }
 
 /// The path without `.` and `..`; an error if it leads outside.
@@ -175,14 +175,14 @@ fn script_path(path: &Path) -> Option<String> {
     parts.map(|parts| parts.join("/"))
 }
 
-fn io_refusal(function: &str, path: &str, error: &io::Error) -> Refusal {
+fn io_refusal(function: &str, path: &str, error: &io::Error) -> HostError {
     // Only errors of the operating system have a number; a path that leads outside is refused without one.
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         let message = format!("{function}: `{path}` is outside of the script's directory");
-        return Refusal::new(FORBIDDEN, message);
+        return HostError::new(FORBIDDEN, message);
     }
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { FAILED };
-    Refusal::new(code, format!("{function}: `{path}` cannot be read: {error}"))
+    HostError::new(code, format!("{function}: `{path}` cannot be read: {error}"))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! not lead into a nearer network scope than that of the server that sent it.
 
 use super::{AllowedHosts, BAD_REQUEST, FORBIDDEN, HostResult, text};
-use crate::engine::Refusal;
+use crate::engine::HostError;
 use crate::scripts::ScriptLimits;
-use ctx_core::{Reach, chain};
+use ctx_core::{AddressPolicy, chain};
 use ctx_net::{
     BodyError, Client, ClientOptions, CrossOriginHeaders, NetError, Proxy, RedirectChain, Response,
     UnreadableLocation,
@@ -69,8 +69,8 @@ pub(super) struct HttpRequest {
 }
 
 impl HttpRequest {
-    pub(super) fn new(arguments: &Map<String, Value>, body: Vec<u8>) -> Result<Self, Refusal> {
-        let bad = |message: String| Refusal::new(BAD_REQUEST, format!("http: {message}"));
+    pub(super) fn new(arguments: &Map<String, Value>, body: Vec<u8>) -> Result<Self, HostError> {
+        let bad = |message: String| HostError::new(BAD_REQUEST, format!("http: {message}"));
         let method = text(arguments, "method")?.to_ascii_uppercase();
         let method = Method::from_bytes(method.as_bytes()).map_err(|_| bad("no such method".to_owned()))?;
         // The error does not repeat the URL, which may contain secrets.
@@ -88,7 +88,7 @@ impl HttpRequest {
         for (name, value) in table_field(arguments, "headers")? {
             if RESERVED_HEADERS.iter().any(|reserved| reserved.eq_ignore_ascii_case(name.trim())) {
                 let message = format!("the header `{name}` cannot be set: the HTTP client sets it");
-                return Err(Refusal::new(FORBIDDEN, format!("http: {message}")));
+                return Err(HostError::new(FORBIDDEN, format!("http: {message}")));
             }
             let invalid = || bad(format!("the header `{name}` cannot be sent"));
             let value = scalar_text(value).ok_or_else(invalid)?;
@@ -125,7 +125,10 @@ impl ScriptHttp {
             None => sent.await,
             Some(timeout) => tokio::time::timeout(timeout, sent).await.unwrap_or_else(|_| {
                 let seconds = timeout.as_secs_f64();
-                Err(Refusal::new(TIMEOUT, format!("http: {display_url}: no answer within {seconds} seconds")))
+                Err(HostError::new(
+                    TIMEOUT,
+                    format!("http: {display_url}: no answer within {seconds} seconds"),
+                ))
             }),
         }
     }
@@ -136,7 +139,7 @@ impl ScriptHttp {
         allowed: &AllowedHosts,
         limits: &ScriptLimits,
     ) -> HostResult {
-        let mut chain = RedirectChain::new(request, Reach::OWN);
+        let mut chain = RedirectChain::new(request, AddressPolicy::OWN);
         loop {
             let request = chain.request();
             check(request, allowed)?;
@@ -146,14 +149,14 @@ impl ScriptHttp {
                 .await
                 .map_err(|error| net_refusal(request, error))?;
             let location = response.redirect().map_err(|error: UnreadableLocation| {
-                Refusal::new(FAILED, format!("http: {}: {error}", request.shown()))
+                HostError::new(FAILED, format!("http: {}: {error}", request.shown()))
             })?;
             let Some(location) = location else {
                 return read_response(request, response, limits.http_response_bytes).await;
             };
             if chain.followed() >= limits.http_redirects {
                 let limit = limits.http_redirects;
-                return Err(Refusal::new(
+                return Err(HostError::new(
                     FAILED,
                     format!("http: {}: more than {limit} redirects", request.shown()),
                 ));
@@ -164,8 +167,8 @@ impl ScriptHttp {
 }
 
 /// Checks the scheme and `allow_hosts`; the client checks addresses.
-fn check(request: &ctx_net::Request, allowed: &AllowedHosts) -> Result<(), Refusal> {
-    let refuse = |why: &str| Err(Refusal::new(FORBIDDEN, format!("http: {}: {why}", request.shown())));
+fn check(request: &ctx_net::Request, allowed: &AllowedHosts) -> Result<(), HostError> {
+    let refuse = |why: &str| Err(HostError::new(FORBIDDEN, format!("http: {}: {why}", request.shown())));
     let url = &request.url;
     if !["http", "https"].contains(&url.scheme()) {
         return refuse("only http and https can be requested");
@@ -181,7 +184,7 @@ async fn read_response(request: &ctx_net::Request, mut response: Response, bytes
         BodyError::TooLarge(bytes_max) => {
             let limit = bytes_max as f64 / f64::from(1 << 20);
             let message = format!("http: {}: the response is larger than {limit} MiB", request.shown());
-            Refusal::new(TOO_LARGE, message)
+            HostError::new(TOO_LARGE, message)
         }
         BodyError::Net(error) => net_refusal(request, error),
     })?;
@@ -194,24 +197,24 @@ async fn read_response(request: &ctx_net::Request, mut response: Response, bytes
     Ok((json!({ "status": response.status().as_u16(), "headers": headers }), body))
 }
 
-fn net_refusal(request: &ctx_net::Request, error: NetError) -> Refusal {
+fn net_refusal(request: &ctx_net::Request, error: NetError) -> HostError {
     if let Some(forbidden) = error.forbidden() {
         let message = format!("http: {}: scripts may not reach {forbidden}", request.shown());
-        return Refusal::new(FORBIDDEN, message);
+        return HostError::new(FORBIDDEN, message);
     }
     let code = if error.is_timeout() { TIMEOUT } else { FAILED };
-    Refusal::new(code, format!("http: {}: {}", request.shown(), chain(&error.without_url())))
+    HostError::new(code, format!("http: {}: {}", request.shown(), chain(&error.without_url())))
 }
 
 fn table_field<'a>(
     arguments: &'a Map<String, Value>,
     field: &str,
-) -> Result<impl Iterator<Item = (&'a String, &'a Value)>, Refusal> {
+) -> Result<impl Iterator<Item = (&'a String, &'a Value)>, HostError> {
     let fields = match arguments.get(field) {
         None | Some(Value::Null) => None,
         Some(Value::Object(fields)) => Some(fields),
         Some(_) => {
-            return Err(Refusal::new(BAD_REQUEST, format!("http: `{field}` must be a table of names")));
+            return Err(HostError::new(BAD_REQUEST, format!("http: `{field}` must be a table of names")));
         }
     };
     Ok(fields.into_iter().flatten())
@@ -229,14 +232,14 @@ fn scalar_text(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{Web, reply, reply_with};
+    use ctx_testkit::{MockWebServer, reply, reply_with};
 
     /// Requests `/` from a server that redirects to another loopback server; returns the outcome and the number of
     /// requests that the second server received.
     async fn follow_redirect(http: ScriptHttp, host: &str) -> (HostResult, usize) {
-        let inner = Web::serve(|_| reply(200, "inside"));
+        let inner = MockWebServer::serve(|_| reply(200, "inside"));
         let location = inner.url("/").replace("127.0.0.1", host);
-        let outer = Web::serve(move |_| reply_with(302, &[("Location", &location)], ""));
+        let outer = MockWebServer::serve(move |_| reply_with(302, &[("Location", &location)], ""));
         let arguments = json!({ "method": "GET", "url": outer.url("/") });
         let request =
             HttpRequest::new(arguments.as_object().unwrap(), Vec::new()).unwrap_or_else(|_| panic!());

@@ -10,7 +10,7 @@ mod http;
 pub(crate) use hosts::AllowedHosts;
 pub(crate) use http::ScriptHttp;
 
-use crate::engine::{Refusal, World};
+use crate::engine::{HostError, HostHandler};
 use crate::kinds::{Emitter, Script, tracing_level};
 use crate::vm::LogLevel;
 use async_trait::async_trait;
@@ -25,7 +25,7 @@ const BAD_REQUEST: &str = "bad_request";
 const FORBIDDEN: &str = "forbidden";
 
 /// The response to a host request: a JSON value, and raw bytes.
-type HostResult = Result<(Value, Vec<u8>), Refusal>;
+type HostResult = Result<(Value, Vec<u8>), HostError>;
 
 /// Handles the host requests of one run of a script.
 pub(crate) struct ScriptWorld<'a> {
@@ -55,11 +55,11 @@ impl<'a> ScriptWorld<'a> {
         Self { script, origin: RunOrigin::Sync(emitter), redactor, requests: AtomicU32::new(0) }
     }
 
-    fn require_call(&self, function: &str) -> Result<&'a Call, Refusal> {
+    fn require_call(&self, function: &str) -> Result<&'a Call, HostError> {
         match self.origin {
             RunOrigin::Call(call) => Ok(call),
             RunOrigin::Sync(_) => {
-                Err(Refusal::new(FORBIDDEN, format!("{function} is not available in connectors")))
+                Err(HostError::new(FORBIDDEN, format!("{function} is not available in connectors")))
             }
         }
     }
@@ -78,7 +78,7 @@ impl<'a> ScriptWorld<'a> {
     async fn sleep(arguments: &Map<String, Value>) -> HostResult {
         let seconds = arguments.get("seconds").and_then(Value::as_f64).unwrap_or(f64::NAN);
         let duration = Duration::try_from_secs_f64(seconds)
-            .map_err(|_| Refusal::new(BAD_REQUEST, "sleep: expected a number of seconds, 0 or more"))?;
+            .map_err(|_| HostError::new(BAD_REQUEST, "sleep: expected a number of seconds, 0 or more"))?;
         // The run's deadline cancels the sleep.
         tokio::time::sleep(duration).await;
         Ok(no_content())
@@ -88,11 +88,11 @@ impl<'a> ScriptWorld<'a> {
         let number = |field: &str| match arguments.get(field) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_f64().map(Some).ok_or_else(|| {
-                Refusal::new(BAD_REQUEST, format!("context.progress: `{field}` must be a number"))
+                HostError::new(BAD_REQUEST, format!("context.progress: `{field}` must be a number"))
             }),
         };
         let done = number("done")?
-            .ok_or_else(|| Refusal::new(BAD_REQUEST, "context.progress: say how much is done"))?;
+            .ok_or_else(|| HostError::new(BAD_REQUEST, "context.progress: say how much is done"))?;
         let message = arguments.get("message").and_then(Value::as_str);
         let message = message.map(|message| self.redactor.text(message.to_owned()));
         let total = number("total")?;
@@ -108,7 +108,7 @@ impl<'a> ScriptWorld<'a> {
             RunOrigin::Call(_) => (limits.http_requests, "one run of a script"),
         };
         if request_number > requests_max {
-            return Err(Refusal::new(
+            return Err(HostError::new(
                 FORBIDDEN,
                 format!("{subject} may make at most {requests_max} requests"),
             ));
@@ -120,7 +120,7 @@ impl<'a> ScriptWorld<'a> {
 }
 
 #[async_trait]
-impl World for ScriptWorld<'_> {
+impl HostHandler for ScriptWorld<'_> {
     async fn answer(&self, method: &str, arguments: Value, bytes: Vec<u8>) -> HostResult {
         let arguments = match (method, self.origin) {
             // An item can be any value; the emitter validates it.
@@ -131,7 +131,7 @@ impl World for ScriptWorld<'_> {
         };
         let arguments = match arguments {
             Value::Object(fields) => fields,
-            _ => return Err(Refusal::new(BAD_REQUEST, format!("{method}: expected a table"))),
+            _ => return Err(HostError::new(BAD_REQUEST, format!("{method}: expected a table"))),
         };
         // A script sent to `execute` may not use these, even if its worker sends such a request.
         let is_configured = self.script.settings.is_some();
@@ -150,7 +150,7 @@ impl World for ScriptWorld<'_> {
                 let glob = arguments.get("glob").and_then(Value::as_str).map(str::to_owned);
                 fs::list(self.script.directory.clone(), text(&arguments, "dir")?.to_owned(), glob).await
             }
-            other => Err(Refusal::new(FORBIDDEN, format!("{other} is not available here"))),
+            other => Err(HostError::new(FORBIDDEN, format!("{other} is not available here"))),
         }
     }
 
@@ -173,9 +173,9 @@ impl World for ScriptWorld<'_> {
 pub(crate) struct DeniedWorld;
 
 #[async_trait]
-impl World for DeniedWorld {
+impl HostHandler for DeniedWorld {
     async fn answer(&self, method: &str, _: Value, _: Vec<u8>) -> HostResult {
-        Err(Refusal::new(FORBIDDEN, format!("{method} is not available while the script is loaded")))
+        Err(HostError::new(FORBIDDEN, format!("{method} is not available while the script is loaded")))
     }
 }
 
@@ -183,7 +183,7 @@ fn no_content() -> (Value, Vec<u8>) {
     (Value::Null, Vec::new())
 }
 
-fn text<'a>(arguments: &'a Map<String, Value>, field: &str) -> Result<&'a str, Refusal> {
+fn text<'a>(arguments: &'a Map<String, Value>, field: &str) -> Result<&'a str, HostError> {
     let value = arguments.get(field).and_then(Value::as_str);
-    value.ok_or_else(|| Refusal::new(BAD_REQUEST, format!("`{field}` must be a string")))
+    value.ok_or_else(|| HostError::new(BAD_REQUEST, format!("`{field}` must be a string")))
 }

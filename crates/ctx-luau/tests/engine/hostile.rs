@@ -3,7 +3,7 @@
 use super::world::{LATE, LONG, SHORT, TestWorld, engine, script, value};
 use crate::Test;
 use ctx_luau::Engine;
-use ctx_testkit::{Hostile, hostile_scripts};
+use ctx_testkit::{HostileScript, hostile_scripts};
 use serde_json::json;
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Test] = tests!(hostile:
 /// Number of concurrent scripts.
 const AT_ONCE: usize = 4;
 
-async fn mismatch(engine: &Engine, case: &Hostile) -> Option<String> {
+async fn mismatch(engine: &Engine, case: &HostileScript) -> Option<String> {
     let endless = case.is_endless();
     let mut run = script(&case.source, if endless { SHORT } else { LONG });
     let apis = ["base64", "context", "crypto", "json", "log", "parallel", "result", "sdk", "sleep"];

@@ -1,7 +1,9 @@
 //! Engines, scripts and host APIs for the tests.
 
 use async_trait::async_trait;
-use ctx_luau::{Engine, EngineSettings, Entry, LogLevel, Refusal, RunError, RunOutput, ScriptRun, World};
+use ctx_luau::{
+    Engine, EngineSettings, HostError, HostHandler, LogLevel, RunError, RunOutput, ScriptEntry, ScriptRun,
+};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +33,7 @@ pub(crate) fn script(source: &str, time: Duration) -> ScriptRun {
     ScriptRun {
         chunk_name: String::from("test.lua"),
         source: source.as_bytes().into(),
-        entry: Entry::Chunk,
+        entry: ScriptEntry::Chunk,
         arguments: Vec::new(),
         config: None,
         apis: ["context", "env", "log", "parallel", "sdk"].map(String::from).to_vec(),
@@ -85,13 +87,13 @@ impl Drop for OpenGuard<'_> {
 }
 
 #[async_trait]
-impl World for TestWorld {
+impl HostHandler for TestWorld {
     async fn answer(
         &self,
         method: &str,
         arguments: Value,
         bytes: Vec<u8>,
-    ) -> Result<(Value, Vec<u8>), Refusal> {
+    ) -> Result<(Value, Vec<u8>), HostError> {
         let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
         let _open = OpenGuard(&self.open);
         self.open_max.fetch_max(open, Ordering::SeqCst);
@@ -102,7 +104,7 @@ impl World for TestWorld {
             "env.get" | "ask" => Ok((json!("answer"), Vec::new())),
             "echo" => Ok((arguments, bytes)),
             "call" => Ok((arguments["arguments"].clone(), bytes)),
-            _ => Err(Refusal::new("unknown", format!("nobody knows of {method}"))),
+            _ => Err(HostError::new("unknown", format!("nobody knows of {method}"))),
         }
     }
 

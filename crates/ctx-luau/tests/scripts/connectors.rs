@@ -2,9 +2,11 @@
 
 use crate::Test;
 use crate::bench::{Bench, SHORT};
-use ctx_core::{Change, Content, Cursor, Known, Listing, Pulled, Redactor, Secret, Sink, SourceError};
+use ctx_core::{
+    Change, Cursor, DocumentContent, KnownDocuments, Listing, PullResult, Redactor, Secret, Sink, SourceError,
+};
 use ctx_luau::{ScriptLimits, ScriptSettings};
-use ctx_testkit::{Web, reply};
+use ctx_testkit::{MockWebServer, reply};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ pub(crate) const TESTS: &[Test] = tests!(connectors:
 
 struct Nothing;
 
-impl Known for Nothing {
+impl KnownDocuments for Nothing {
     fn is_current(&self, _: &str, _: &str) -> bool {
         false
     }
@@ -40,7 +42,7 @@ async fn pull_script(
     bench: &Bench,
     settings: &ScriptSettings,
     cursor: Option<Cursor>,
-) -> (Vec<Change>, Result<Pulled, SourceError>) {
+) -> (Vec<Change>, Result<PullResult, SourceError>) {
     let connector = bench.scripts.connector(settings).await.unwrap();
     let (sink, mut changes) = Sink::channel(2, Arc::new(Nothing));
     let pulling = tokio::spawn(async move { connector.pull(cursor.as_ref(), &sink).await });
@@ -51,7 +53,7 @@ async fn pull_script(
     (seen, pulling.await.unwrap())
 }
 
-async fn pull(body: &str, cursor: Option<Cursor>) -> (Vec<Change>, Result<Pulled, SourceError>) {
+async fn pull(body: &str, cursor: Option<Cursor>) -> (Vec<Change>, Result<PullResult, SourceError>) {
     let bench = Bench::new();
     let mut settings = bench.script("x", &source(body));
     settings.config = json!({"project": "ENG"});
@@ -71,12 +73,12 @@ async fn items_become_documents() {
     let body = "return { { source_id = config.project .. '-1', title = 'One', body = 'Text', tags = { 't' },
         metadata = { status = 'open' }, created_at = '2026-01-31T12:00:00Z', updated_at = 1769860800 } }";
     let (changes, pulled) = pull(body, None).await;
-    assert_eq!(pulled.unwrap(), Pulled { cursor: None, listing: Listing::Complete });
+    assert_eq!(pulled.unwrap(), PullResult { cursor: None, listing: Listing::Complete });
     let Change::Upsert(document) = &changes[0] else { panic!("{changes:?}") };
     assert_eq!((document.source_id.as_str(), document.title.as_deref()), ("ENG-1", Some("One")));
     assert_eq!(
         (&document.content, &document.tags),
-        (&Content::Text("Text".to_owned()), &vec!["t".to_owned()])
+        (&DocumentContent::Text("Text".to_owned()), &vec!["t".to_owned()])
     );
     assert_eq!(document.metadata["status"], "open");
     assert_eq!(document.created_at, document.updated_at);
@@ -184,7 +186,7 @@ async fn a_scan_that_fails_says_why() {
 }
 
 async fn a_scan_has_bounds() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let bench =
         Bench::with(ScriptLimits { connector_requests: 2, document_bytes: 10, ..ScriptLimits::default() });
     let scan = format!("for i = 1, 3 do http.get('{}') end", web.url("/"));

@@ -3,7 +3,7 @@
 use crate::Test;
 use crate::bench::{Bench, call, catalog_of};
 use ctx_core::Limits;
-use ctx_testkit::{Web, reply};
+use ctx_testkit::{MockWebServer, reply};
 use serde_json::json;
 
 pub(crate) const TESTS: &[Test] = tests!(contract:
@@ -33,7 +33,7 @@ fn knowledge() -> std::sync::Arc<dyn ctx_core::Provider> {
 }
 
 async fn the_ticket_script_creates_a_ticket() {
-    let web = Web::serve(|_| reply(201, r#"{"key": "ENG-7"}"#));
+    let web = MockWebServer::serve(|_| reply(201, r#"{"key": "ENG-7"}"#));
     let bench = Bench::new();
     let mut settings = bench.script("create_jira_ticket", TICKET);
     settings.config = json!({"url": web.url(""), "email": "bot@company.com", "api_token": "t0p"});
@@ -69,7 +69,7 @@ async fn the_ticket_script_creates_a_ticket() {
 }
 
 async fn the_ticket_script_reports_the_error_of_jira() {
-    let web = Web::serve(|_| reply(403, "Forbidden"));
+    let web = MockWebServer::serve(|_| reply(403, "Forbidden"));
     let bench = Bench::new();
     let mut settings = bench.script("create_jira_ticket", TICKET);
     settings.config = json!({"url": web.url(""), "email": "e", "api_token": "t"});
@@ -80,7 +80,7 @@ async fn the_ticket_script_reports_the_error_of_jira() {
 }
 
 async fn the_ticket_script_with_context_creates_a_ticket() {
-    let web = Web::serve(|_| reply(201, r#"{"key": "ENG-8"}"#));
+    let web = MockWebServer::serve(|_| reply(201, r#"{"key": "ENG-8"}"#));
     let bench = Bench::new();
     let mut settings = bench.script("create_jira_ticket", WITH_CONTEXT);
     settings.config = json!({"jira_url": web.url(""), "jira_project": "ENG", "jira_token": "t"});

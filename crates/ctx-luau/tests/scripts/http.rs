@@ -3,7 +3,7 @@
 use crate::Test;
 use crate::bench::Bench;
 use ctx_luau::ScriptLimits;
-use ctx_testkit::{Asked, Web, reply, reply_with};
+use ctx_testkit::{MockWebServer, RecordedRequest, reply, reply_with};
 use serde_json::json;
 
 pub(crate) const TESTS: &[Test] = tests!(http:
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[Test] = tests!(http:
 );
 
 async fn a_request_is_sent_with_its_method_headers_and_body() {
-    let web = Web::serve(|_| reply(200, "{}"));
+    let web = MockWebServer::serve(|_| reply(200, "{}"));
     let bench = Bench::new();
     let body = "local u = context.config.url
         http.get(u .. '/a?x=1', { params = { q = 'a b&c', n = 2 }, headers = { ['X-Test'] = 'yes' } })
@@ -48,7 +48,7 @@ async fn a_request_is_sent_with_its_method_headers_and_body() {
 }
 
 async fn a_response_has_status_headers_and_body() {
-    let web = Web::serve(|_| {
+    let web = MockWebServer::serve(|_| {
         let mut bytes =
             b"HTTP/1.1 404 x\r\nX-One: A\r\nx-two: b\r\nX-Two: c\r\nContent-Length: 3\r\n\r\n".to_vec();
         bytes.extend(b"\xff\0a");
@@ -63,13 +63,13 @@ async fn a_response_has_status_headers_and_body() {
 }
 
 /// A server whose `/n` redirects to `/n-1`, and whose `/0` responds.
-fn redirect_chain(request: &Asked) -> Vec<u8> {
+fn redirect_chain(request: &RecordedRequest) -> Vec<u8> {
     let number: u32 = request.line.split([' ', '/']).nth(2).unwrap().parse().unwrap();
     if number == 0 { reply(200, "bottom") } else { redirect(302, &format!("/{}", number - 1)) }
 }
 
 async fn redirects_are_bounded() {
-    let web = Web::serve(redirect_chain);
+    let web = MockWebServer::serve(redirect_chain);
     let bench = Bench::new();
     let body = format!("return http.get('{}').body", web.url("/5"));
     assert_eq!(bench.answer(&body, json!({})).await.unwrap(), json!("bottom"));
@@ -79,12 +79,9 @@ async fn redirects_are_bounded() {
     for (status, line, body) in
         [(303, "GET /end HTTP/1.1", ""), (302, "GET /end HTTP/1.1", ""), (307, "POST /end HTTP/1.1", "data")]
     {
-        let web =
-            Web::serve(
-                move |asked| {
-                    if asked.line.contains("/end") { reply(200, "") } else { redirect(status, "/end") }
-                },
-            );
+        let web = MockWebServer::serve(move |asked| {
+            if asked.line.contains("/end") { reply(200, "") } else { redirect(status, "/end") }
+        });
         bench
             .answer(&format!("return http.post('{}', 'data').status", web.url("/")), json!({}))
             .await
@@ -95,9 +92,9 @@ async fn redirects_are_bounded() {
 }
 
 async fn secrets_do_not_follow_to_another_origin() {
-    let other = Web::serve(|_| reply(200, ""));
+    let other = MockWebServer::serve(|_| reply(200, ""));
     let to = other.url("/there");
-    let web = Web::serve(move |asked| match asked.line.as_str() {
+    let web = MockWebServer::serve(move |asked| match asked.line.as_str() {
         "GET /same HTTP/1.1" => redirect(302, "/here"),
         "GET /here HTTP/1.1" => reply(200, ""),
         _ => redirect(302, &to),
@@ -136,13 +133,13 @@ async fn forbidden_addresses_are_not_reached() {
         let error = bench.error(&format!("return http.get('{url}')")).await;
         assert!(error.message().contains("only http and https"), "{url}: {error}");
     }
-    let web = Web::serve(|_| redirect(302, "http://169.254.169.254/latest"));
+    let web = MockWebServer::serve(|_| redirect(302, "http://169.254.169.254/latest"));
     let error = bench.error(&format!("return http.get('{}')", web.url("/"))).await;
     assert!(error.message().contains("a link-local address"), "{error}");
 }
 
 async fn only_allowed_hosts_are_reached_by_redirects_too() {
-    let web = Web::serve(|asked| {
+    let web = MockWebServer::serve(|asked| {
         let port: String = asked.header("host").unwrap().rsplit(':').next().unwrap().to_owned();
         if asked.line.contains("away") {
             redirect(302, &format!("http://localhost:{port}/"))
@@ -170,8 +167,8 @@ async fn only_allowed_hosts_are_reached_by_redirects_too() {
 
 async fn a_response_that_is_too_large_is_refused() {
     let bench = Bench::with(ScriptLimits { http_response_bytes: 1 << 20, ..ScriptLimits::default() });
-    let declared = Web::serve(|_| reply(200, &"x".repeat((1 << 20) + 1)));
-    let undeclared = Web::serve(|_| {
+    let declared = MockWebServer::serve(|_| reply(200, &"x".repeat((1 << 20) + 1)));
+    let undeclared = MockWebServer::serve(|_| {
         let mut bytes = b"HTTP/1.1 200 x\r\nConnection: close\r\n\r\n".to_vec();
         bytes.resize(bytes.len() + (1 << 20) + 1, b'x');
         bytes
@@ -180,7 +177,7 @@ async fn a_response_that_is_too_large_is_refused() {
         let error = bench.error(&format!("return http.get('{}')", web.url("/"))).await;
         assert!(error.message().ends_with("the response is larger than 1 MiB"), "{error}");
     }
-    let fits = Web::serve(|_| reply(200, &"x".repeat(1 << 20)));
+    let fits = MockWebServer::serve(|_| reply(200, &"x".repeat(1 << 20)));
     let answer = bench.answer(&format!("return #http.get('{}').body", fits.url("/")), json!({})).await;
     assert_eq!(answer.unwrap(), json!(1 << 20));
 }
@@ -209,7 +206,7 @@ async fn errors_contain_no_secrets_of_the_url() {
 }
 
 async fn invalid_requests_are_refused() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let bench = Bench::new();
     let url = web.url("/");
     for (call, part) in [
@@ -237,7 +234,7 @@ fn redirect(status: u16, location: &str) -> Vec<u8> {
 }
 
 async fn headers_of_the_client_cannot_be_set() {
-    let web = Web::serve(|_| reply(200, "x"));
+    let web = MockWebServer::serve(|_| reply(200, "x"));
     let bench = Bench::new();
     for name in [
         "Host",
@@ -263,7 +260,7 @@ async fn headers_of_the_client_cannot_be_set() {
 }
 
 async fn requests_of_one_run_are_counted() {
-    let web = Web::serve(|_| reply(200, "x"));
+    let web = MockWebServer::serve(|_| reply(200, "x"));
     let bench = Bench::with(ScriptLimits { http_requests: 3, ..ScriptLimits::default() });
     let body = format!(
         "local made = 0

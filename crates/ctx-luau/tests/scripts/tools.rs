@@ -5,7 +5,7 @@ use crate::bench::{
     Bench, SHORT, VARIABLE, call, call_with_peer, catalog, catalog_of, new_call, tool_source,
 };
 use async_trait::async_trait;
-use ctx_core::{Annotations, ErrorKind, Limits, Peer, Progress, Question, Unanswered, Want};
+use ctx_core::{Annotations, ErrorKind, Limits, Peer, Progress, Question, QuestionError, QuestionKind};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -205,16 +205,16 @@ impl Peer for Listener {
         self.received.lock().unwrap().push(format!("{level} {message}"));
     }
 
-    async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
+    async fn ask(&self, question: Question) -> Result<Value, QuestionError> {
         let received = match question.want {
-            Want::Person { message, schema } => format!("{message} {schema}"),
-            Want::Model(request) => json!(request).to_string(),
-            Want::Roots => "roots".to_owned(),
+            QuestionKind::Person { message, schema } => format!("{message} {schema}"),
+            QuestionKind::Model(request) => json!(request).to_string(),
+            QuestionKind::Roots => "roots".to_owned(),
         };
         let key = question.key.map_or_else(String::new, |key| format!("{key}: "));
         self.received.lock().unwrap().push(format!("{key}{received}"));
         tokio::time::sleep(self.delay).await;
-        self.answers.clone().ok_or(Unanswered::Unable)
+        self.answers.clone().ok_or(QuestionError::Unable)
     }
 }
 
@@ -244,7 +244,7 @@ async fn an_elicitation_is_sent() {
         error.message().contains("tools/x.lua:2: context.elicit: this client cannot be asked"),
         "{error}"
     );
-    assert_eq!(error.unanswered(), Some(Unanswered::Unable));
+    assert_eq!(error.unanswered(), Some(QuestionError::Unable));
 }
 
 async fn an_elicitation_of_a_scalar_is_wrapped_and_unwrapped() {

@@ -4,7 +4,7 @@ use super::guarded_transport::{CallNotification, DeliveryCount};
 use super::namespace::Namespace;
 use super::subscriptions::ResourceSubscriptions;
 use crate::convert;
-use ctx_core::{Call, Progress, Question, ResourceChange, Unanswered, Want};
+use ctx_core::{Call, Progress, Question, QuestionError, QuestionKind, ResourceChange};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
     ElicitResult, ElicitationAction, ErrorData, Extensions, Implementation, ListRootsResult, ProgressToken,
@@ -30,7 +30,7 @@ pub(super) enum ServerEvent {
     Ask(Question, AnswerSender),
 }
 
-pub(super) type AnswerSender = oneshot::Sender<Result<Value, Unanswered>>;
+pub(super) type AnswerSender = oneshot::Sender<Result<Value, QuestionError>>;
 
 /// The open calls of a connection.
 #[derive(Default)]
@@ -119,12 +119,12 @@ impl OpenCalls {
         }
     }
 
-    async fn ask(&self, want: Want, extensions: &Extensions) -> Result<Value, Unanswered> {
-        let events = self.find_by_origin(extensions.get()).ok_or(Unanswered::Unable)?;
+    async fn ask(&self, want: QuestionKind, extensions: &Extensions) -> Result<Value, QuestionError> {
+        let events = self.find_by_origin(extensions.get()).ok_or(QuestionError::Unable)?;
         let (reply, answer) = oneshot::channel();
         let question = Question { key: None, want };
-        events.send(ServerEvent::Ask(question, reply)).await.map_err(|_| Unanswered::TooLate)?;
-        answer.await.unwrap_or(Err(Unanswered::TooLate))
+        events.send(ServerEvent::Ask(question, reply)).await.map_err(|_| QuestionError::TooLate)?;
+        answer.await.unwrap_or(Err(QuestionError::TooLate))
     }
 }
 
@@ -178,10 +178,14 @@ impl UpstreamHandler {
         }
     }
 
-    async fn ask(&self, want: Want, context: &RequestContext<RoleClient>) -> Result<Value, Unanswered> {
-        let Ok(_permit) = self.question_permits.try_acquire() else { return Err(Unanswered::Unable) };
+    async fn ask(
+        &self,
+        want: QuestionKind,
+        context: &RequestContext<RoleClient>,
+    ) -> Result<Value, QuestionError> {
+        let Ok(_permit) = self.question_permits.try_acquire() else { return Err(QuestionError::Unable) };
         tokio::select! {
-            () = context.ct.cancelled() => Err(Unanswered::TooLate),
+            () = context.ct.cancelled() => Err(QuestionError::TooLate),
             answer = self.calls.ask(want, &context.extensions) => answer,
         }
     }
@@ -201,13 +205,13 @@ impl ClientHandler for UpstreamHandler {
     ) -> Result<CreateMessageResult, ErrorData> {
         let want = convert::want_from_sampling(&params).map_err(refusal_error)?;
         let answer = self.ask(want, &context).await.map_err(refusal_error)?;
-        serde_json::from_value(answer).map_err(|_| refusal_error(Unanswered::Unfit))
+        serde_json::from_value(answer).map_err(|_| refusal_error(QuestionError::Unfit))
     }
 
     async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
         // Servers send this when they start, while no call is open: they get an empty list then.
-        let roots = self.ask(Want::Roots, &context).await.unwrap_or_else(|_| json!([]));
-        serde_json::from_value(json!({ "roots": roots })).map_err(|_| refusal_error(Unanswered::Unfit))
+        let roots = self.ask(QuestionKind::Roots, &context).await.unwrap_or_else(|_| json!([]));
+        serde_json::from_value(json!({ "roots": roots })).map_err(|_| refusal_error(QuestionError::Unfit))
     }
 
     async fn create_elicitation(
@@ -250,6 +254,6 @@ fn try_deliver(events: &mpsc::Sender<ServerEvent>, event: ServerEvent) {
     }
 }
 
-fn refusal_error(reason: Unanswered) -> ErrorData {
+fn refusal_error(reason: QuestionError) -> ErrorData {
     ErrorData::invalid_request(reason.to_string(), None)
 }

@@ -12,7 +12,7 @@ use super::line_transport::LineTransport;
 use super::namespace::Namespace;
 use super::oauth::OAuthClient;
 use super::process::{ServerProcess, ServerStarter, StderrLog};
-use super::settings::{Headers, HttpKind, Transport, UpstreamSettings};
+use super::settings::{Headers, HttpTransportKind, Transport, UpstreamSettings};
 use super::sse_transport::SseTransport;
 use super::startup::{StartSlot, StartSlots, cpu_adjusted_timeout};
 use super::streamable_http::{StreamableHttp, describe_error};
@@ -77,7 +77,7 @@ pub(super) struct Connection {
 /// A server that can be connected to.
 pub(super) enum ConnectTarget<'a> {
     Process(Box<StartedProcess>),
-    Http { url: &'a str, headers: &'a Headers, kind: HttpKind },
+    Http { url: &'a str, headers: &'a Headers, kind: HttpTransportKind },
 }
 
 /// The process of a stdio server, which has not answered yet.
@@ -157,7 +157,7 @@ impl ConnectionFactory {
                     Some(Err(error)) => return Err(describe_initialize_error(&error)),
                 }
             }
-            ConnectTarget::Http { url, headers, kind: HttpKind::Sse } => {
+            ConnectTarget::Http { url, headers, kind: HttpTransportKind::Sse } => {
                 let guard = Arc::new(ConnectionGuard::default());
                 let sse =
                     SseTransport::open(url, headers, oauth, settings.limits.message_bytes, &guard).await?;
@@ -170,7 +170,7 @@ impl ConnectionFactory {
                     .map_err(|error| guard.reason().unwrap_or_else(|| describe_initialize_error(&error)))?;
                 (running, None, guard)
             }
-            ConnectTarget::Http { url, headers, kind: HttpKind::Streamable } => {
+            ConnectTarget::Http { url, headers, kind: HttpTransportKind::Streamable } => {
                 let guard = Arc::new(ConnectionGuard::for_streamable_http());
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url)
                     .custom_headers(headers.0.clone())

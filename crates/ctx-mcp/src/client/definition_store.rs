@@ -1,26 +1,26 @@
 //! Persistent definitions of servers: the one seen last, and the accepted one.
 
 use super::definition::ServerDefinition;
-use super::difference::Difference;
+use super::difference::DefinitionDiff;
 use super::settings::{ToolFilter, Transport, UpstreamSettings};
 use ctx_core::Identifier;
 use std::ffi::OsStr;
 
 /// Why a definition cannot be stored or loaded.
-pub type MemoryError = Box<dyn std::error::Error + Send + Sync>;
+pub type DefinitionStoreError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Persistent storage of server definitions. It may block.
-pub trait Memory: Send + Sync + 'static {
+pub trait DefinitionStore: Send + Sync + 'static {
     /// Loads the definitions of a server.
-    fn recall(&self, server: &ServerKey) -> Result<Option<Remembered>, MemoryError>;
+    fn recall(&self, server: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError>;
 
     /// Stores the definition that was seen; the first one is also accepted. Returns what is stored then.
-    fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError>;
+    fn remember(&self, server: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError>;
 
     /// Replaces the accepted definition by `accepted`, which adds parts that were seen for the first time, if
     /// it still is `before` (compare and swap). Returns whether it was; if not, the user has accepted another
     /// one meanwhile.
-    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError>;
+    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, DefinitionStoreError>;
 }
 
 /// The key of a server's definitions. A server that is reached in another way has another key, even under the
@@ -35,7 +35,7 @@ pub struct ServerKey {
 
 /// The stored definitions of a server, serialized.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remembered {
+pub struct StoredDefinitions {
     /// The one seen last.
     pub seen: String,
     /// The accepted one: seen first, or accepted later.
@@ -67,10 +67,10 @@ impl ServerKey {
     }
 }
 
-impl Remembered {
+impl StoredDefinitions {
     /// How the definition seen last differs from the accepted one; only tools that pass `filter` count.
-    pub fn difference(&self, filter: &ToolFilter) -> Difference {
-        Difference::of(
+    pub fn difference(&self, filter: &ToolFilter) -> DefinitionDiff {
+        DefinitionDiff::of(
             &parse_accepted(&self.accepted),
             &ServerDefinition::parse(&self.seen).unwrap_or_default(),
             filter,
@@ -85,25 +85,25 @@ pub(super) fn parse_accepted(text: &str) -> ServerDefinition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Changes;
+    use super::super::DefinitionChangePolicy;
     use super::super::oauth::OAuthSettings;
-    use super::super::settings::{Command, Headers, HttpKind, Start, UpstreamLimits};
+    use super::super::settings::{Headers, HttpTransportKind, ServerCommand, StartMode, UpstreamLimits};
     use super::*;
 
     fn settings(transport: Transport) -> UpstreamSettings {
         UpstreamSettings {
             name: Identifier::sanitize("up"),
             transport,
-            start: Start::Eager,
+            start: StartMode::Eager,
             exposed: false,
             tools: ToolFilter::default(),
-            changes: Changes::default(),
+            changes: DefinitionChangePolicy::default(),
             limits: UpstreamLimits::default(),
         }
     }
 
     fn stdio_key(program: &str, arguments: &[&str], directory: &str, variable: &str) -> String {
-        let command = Command {
+        let command = ServerCommand {
             program: program.into(),
             arguments: arguments.iter().map(Into::into).collect(),
             environment: vec![("TOKEN".into(), variable.into())],
@@ -114,7 +114,7 @@ mod tests {
 
     fn http_key(url: &str, token: &str) -> String {
         let headers = Headers::new([("Authorization", token)]).unwrap();
-        let kind = HttpKind::Streamable;
+        let kind = HttpTransportKind::Streamable;
         ServerKey::of(&settings(Transport::Http {
             url: url.to_owned(),
             headers,

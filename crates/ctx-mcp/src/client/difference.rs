@@ -11,14 +11,14 @@ use std::fmt;
 
 /// Places in one schema that are listed for each kind of change; further ones are only counted.
 const PLACES_LISTED_MAX: usize = 8;
-/// [`ChangedOffer::kind`] of prompts.
+/// [`ChangedFeature::kind`] of prompts.
 pub(super) const PROMPT: &str = "prompt";
-/// [`ChangedOffer::kind`] of resources.
+/// [`ChangedFeature::kind`] of resources.
 const RESOURCE: &str = "resource";
 
 /// How the definition of a server differs from an earlier one. The order of tools does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
+pub struct DefinitionDiff {
     /// Tools that were not there, by the names that the server gives them.
     pub added: Vec<String>,
     /// Tools that are gone.
@@ -27,12 +27,12 @@ pub struct Difference {
     pub changed: Vec<ChangedTool>,
     /// Changes to instructions, prompts, resources and resource templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<ChangedOffer>,
+    pub others: Vec<ChangedFeature>,
 }
 
 /// A change to something other than a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChangedOffer {
+pub struct ChangedFeature {
     /// `instructions`, `prompt`, `template` or `resource`.
     pub kind: Cow<'static, str>,
     /// Its name or URI; empty for instructions.
@@ -44,7 +44,7 @@ pub struct ChangedOffer {
     pub fields: Vec<ChangedField>,
 }
 
-impl fmt::Display for ChangedOffer {
+impl fmt::Display for ChangedFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kind)?;
         if !self.name.is_empty() {
@@ -80,7 +80,7 @@ pub struct ChangedField {
 #[serde(untagged)]
 pub enum FieldChange {
     /// A schema.
-    Schema(ChangedPlaces),
+    Schema(ChangedPaths),
     /// A text or an annotation; `None` if there was or is none.
     Text {
         /// The earlier text.
@@ -92,7 +92,7 @@ pub enum FieldChange {
 
 /// Places in a schema, as paths like `/properties/name`; `/` is all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChangedPlaces {
+pub struct ChangedPaths {
     /// Places that are new.
     pub added: Vec<String>,
     /// Places that are gone.
@@ -103,7 +103,7 @@ pub struct ChangedPlaces {
     pub more: usize,
 }
 
-impl Difference {
+impl DefinitionDiff {
     /// Compares the definition `seen` with the `accepted` one; only tools that pass `filter` count.
     pub(super) fn of(accepted: &ServerDefinition, seen: &ServerDefinition, filter: &ToolFilter) -> Self {
         let specs = |definition: &'_ ServerDefinition| {
@@ -163,7 +163,7 @@ impl Difference {
 }
 
 /// One line: `added a, b; removed c; changed d (description)`.
-impl fmt::Display for Difference {
+impl fmt::Display for DefinitionDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = self.changed.iter().map(|tool| {
             let fields: Vec<&str> = tool.fields.iter().map(|changed| &*changed.field).collect();
@@ -191,7 +191,7 @@ fn fields(old: &ToolSpec, new: &ToolSpec) -> Vec<ChangedField> {
         text(field, before.map(|hint| hint.to_string()), after.map(|hint| hint.to_string()))
     };
     let schema = |field: &'static str, before: Option<&Schema>, after: Option<&Schema>| {
-        let mut places = ChangedPlaces::default();
+        let mut places = ChangedPaths::default();
         let (before, after) = (before.map(Schema::get), after.map(Schema::get));
         compare(before.as_deref(), after.as_deref(), &mut String::new(), &mut places);
         (before != after).then_some(ChangedField { field: field.into(), change: FieldChange::Schema(places) })
@@ -229,7 +229,7 @@ fn json_fields(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<Change
             text_field(known_field(key), text(before), text(after))
         }
         (before, after) => {
-            let mut places = ChangedPlaces::default();
+            let mut places = ChangedPaths::default();
             compare(before, after, &mut String::new(), &mut places);
             ChangedField { field: known_field(key).into(), change: FieldChange::Schema(places) }
         }
@@ -254,13 +254,13 @@ fn known_field(key: &str) -> &'static str {
 }
 
 /// Compares instructions, prompts, resources and resource templates.
-fn changed_features(accepted: &ServerDefinition, seen: &ServerDefinition) -> Vec<ChangedOffer> {
+fn changed_features(accepted: &ServerDefinition, seen: &ServerDefinition) -> Vec<ChangedFeature> {
     let mut changes = Vec::new();
     if let (Some(before), Some(after)) = (&accepted.instructions, &seen.instructions)
         && before != after
     {
         let fields = vec![text_field("instructions", Some(before.clone()), Some(after.clone()))];
-        changes.push(ChangedOffer {
+        changes.push(ChangedFeature {
             kind: "instructions".into(),
             name: String::new(),
             change: "changed".into(),
@@ -272,7 +272,7 @@ fn changed_features(accepted: &ServerDefinition, seen: &ServerDefinition) -> Vec
             let (Some(before), Some(after)) = (before, after) else { return };
             let mut push = |name: &str, change: &'static str, fields| {
                 let (kind, name, change) = (kind.into(), escape_line(name).into_owned(), change.into());
-                changes.push(ChangedOffer { kind, name, change, fields });
+                changes.push(ChangedFeature { kind, name, change, fields });
             };
             // Resources are added and removed with the data they stand for; only changes to one of them count.
             let is_volatile = kind == RESOURCE;
@@ -299,7 +299,7 @@ fn tags(spec: &ToolSpec) -> Option<String> {
 }
 
 /// Records the places where two schemas differ; descends while both are objects.
-fn compare(before: Option<&Value>, after: Option<&Value>, path: &mut String, places: &mut ChangedPlaces) {
+fn compare(before: Option<&Value>, after: Option<&Value>, path: &mut String, places: &mut ChangedPaths) {
     let list = match (before, after) {
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
             let added = new.keys().filter(|key| !old.contains_key(*key));
@@ -345,7 +345,7 @@ mod tests {
         let mut read = tool("read", "Reads, and tells.", filter);
         read.output_schema = Some(json!({}).into());
         read.annotations.destructive = Some(true);
-        let difference = Difference::between(&before, &[tool("new", "", json!({})), read]);
+        let difference = DefinitionDiff::between(&before, &[tool("new", "", json!({})), read]);
         assert_eq!(
             difference.to_string(),
             "added new; removed gone; \
@@ -369,15 +369,15 @@ mod tests {
         let before = [tool("read", "Reads.", schema("string")), tool("gone", "", json!({}))];
         let mut read = tool("read", "Reads, and tells.", schema("integer"));
         read.annotations.destructive = Some(true);
-        let mut difference = Difference::between(&before, &[read]);
-        difference.others.push(ChangedOffer {
+        let mut difference = DefinitionDiff::between(&before, &[read]);
+        difference.others.push(ChangedFeature {
             kind: PROMPT.into(),
             name: "greet".to_owned(),
             change: "added".into(),
             fields: Vec::new(),
         });
         let json = serde_json::to_value(&difference).unwrap();
-        assert_eq!(serde_json::from_value::<Difference>(json).unwrap(), difference);
+        assert_eq!(serde_json::from_value::<DefinitionDiff>(json).unwrap(), difference);
     }
 
     #[test]
@@ -386,7 +386,7 @@ mod tests {
             let keys = (0..count).map(|number| (number.to_string(), json!(1)));
             tool("t", "", Value::Object(keys.collect()))
         };
-        let difference = Difference::between(&[many(0)], &[many(30)]);
+        let difference = DefinitionDiff::between(&[many(0)], &[many(30)]);
         let FieldChange::Schema(places) = &difference.changed[0].fields[0].change else { panic!() };
         assert_eq!((places.added.len(), places.more), (PLACES_LISTED_MAX, 30 - PLACES_LISTED_MAX));
     }
@@ -437,7 +437,7 @@ mod tests {
             same in any::<bool>(),
         ) {
             let after = if same { before.clone() } else { other };
-            let difference = Difference::between(before.values(), after.values().rev());
+            let difference = DefinitionDiff::between(before.values(), after.values().rev());
             prop_assert_eq!(difference.is_empty(), before == after);
             for name in before.keys().chain(after.keys()) {
                 let changed = difference.changed.iter().find(|changed| changed.name == *name);
@@ -451,7 +451,7 @@ mod tests {
 
         #[test]
         fn schemas_that_differ_have_a_changed_path(before in any_schema(), after in any_schema()) {
-            let mut places = ChangedPlaces::default();
+            let mut places = ChangedPaths::default();
             compare(Some(&before), Some(&after), &mut String::new(), &mut places);
             let listed = places.added.len() + places.removed.len() + places.changed.len();
             prop_assert_eq!(listed == 0, before == after);

@@ -39,13 +39,13 @@ mod subscriptions;
 mod supervisor;
 mod upstream;
 
-pub use definition_store::{Memory, MemoryError, Remembered, ServerKey};
-pub use difference::{ChangedField, ChangedOffer, ChangedPlaces, ChangedTool, Difference, FieldChange};
+pub use definition_store::{DefinitionStore, DefinitionStoreError, ServerKey, StoredDefinitions};
+pub use difference::{ChangedFeature, ChangedField, ChangedPaths, ChangedTool, DefinitionDiff, FieldChange};
 pub use oauth::{CredentialStore, Login, LoginError, OAuthSettings, forget_login, has_login};
 pub use reaper::{ReaperProgram, reaper_main};
 pub use settings::{
-    Changes, Command, Headers, HttpKind, InvalidHeader, InvalidPattern, Start, ToolFilter, Transport,
-    UpstreamLimits, UpstreamSettings,
+    DefinitionChangePolicy, Headers, HttpTransportKind, InvalidHeader, InvalidPattern, ServerCommand,
+    StartMode, ToolFilter, Transport, UpstreamLimits, UpstreamSettings,
 };
 pub use startup::default_starts_at_once;
 pub use upstream::{UpstreamState, UpstreamStatus};
@@ -78,7 +78,7 @@ pub struct UpstreamOptions {
     /// Masks secrets in text from servers.
     pub redactor: Redactor,
     /// Stores the definitions of servers; without it they are kept only while this process runs.
-    pub memory: Option<Arc<dyn Memory>>,
+    pub memory: Option<Arc<dyn DefinitionStore>>,
     /// Stores OAuth logins; without it no login is possible.
     pub credentials: Option<Arc<dyn CredentialStore>>,
     /// Called when the tools or prompts of an upstream have changed.
@@ -96,7 +96,7 @@ pub type StartCheck = dyn Fn(&Identifier) -> Result<(), String> + Send + Sync;
 pub struct Upstreams {
     list: RwLock<Vec<Arc<Upstream>>>,
     factory: Arc<ConnectionFactory>,
-    memory: Option<Arc<dyn Memory>>,
+    memory: Option<Arc<dyn DefinitionStore>>,
     credentials: Option<Arc<dyn CredentialStore>>,
     on_change: Arc<dyn Fn() + Send + Sync>,
     tasks: TaskTracker,

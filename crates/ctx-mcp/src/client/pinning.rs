@@ -2,9 +2,9 @@
 //! use).
 
 use super::definition::ServerDefinition;
-use super::definition_store::{self, Memory, MemoryError, Remembered, ServerKey};
-use super::difference::{Difference, PROMPT};
-use super::settings::{Changes, ToolFilter, UpstreamSettings};
+use super::definition_store::{self, DefinitionStore, DefinitionStoreError, ServerKey, StoredDefinitions};
+use super::difference::{DefinitionDiff, PROMPT};
+use super::settings::{DefinitionChangePolicy, ToolFilter, UpstreamSettings};
 use ctx_core::{Redactor, ToolSpec, escape_line};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,8 +17,8 @@ const EXTEND_ATTEMPTS_MAX: usize = 3;
 pub(super) struct PinnedDefinitions {
     key: ServerKey,
     filter: ToolFilter,
-    changes: Changes,
-    memory: Option<Arc<dyn Memory>>,
+    changes: DefinitionChangePolicy,
+    memory: Option<Arc<dyn DefinitionStore>>,
     /// Masks secrets before a definition is stored: a server may repeat those that it was given.
     redactor: Redactor,
     state: Mutex<PinState>,
@@ -32,7 +32,7 @@ struct PinState {
     seen: ServerDefinition,
     /// `None` until the first definition is seen or loaded.
     accepted: Option<ServerDefinition>,
-    difference: Difference,
+    difference: DefinitionDiff,
     /// Places that contain invisible characters.
     invisible_places: Vec<String>,
     /// The error of the store, if the accepted definition is unknown because of it.
@@ -42,7 +42,7 @@ struct PinState {
 impl PinnedDefinitions {
     pub(super) fn new(
         settings: &UpstreamSettings,
-        memory: Option<Arc<dyn Memory>>,
+        memory: Option<Arc<dyn DefinitionStore>>,
         redactor: Redactor,
     ) -> Self {
         let (key, filter) = (ServerKey::of(settings), settings.tools.clone());
@@ -97,7 +97,7 @@ impl PinnedDefinitions {
         self.compare(Some(seen), remembered);
     }
 
-    fn load_stored(&self) -> Option<Remembered> {
+    fn load_stored(&self) -> Option<StoredDefinitions> {
         let loaded = self.memory.as_ref()?.recall(&self.key);
         loaded.unwrap_or_else(|error| {
             tracing::warn!("{}: what is remembered of its tools cannot be read: {error}", self.key.name);
@@ -106,14 +106,18 @@ impl PinnedDefinitions {
     }
 
     /// Compares a definition, or without one the definition seen last, with the accepted one.
-    fn compare(&self, seen: Option<ServerDefinition>, remembered: Result<Option<Remembered>, MemoryError>) {
+    fn compare(
+        &self,
+        seen: Option<ServerDefinition>,
+        remembered: Result<Option<StoredDefinitions>, DefinitionStoreError>,
+    ) {
         self.compare_with_retries(seen, remembered, EXTEND_ATTEMPTS_MAX);
     }
 
     fn compare_with_retries(
         &self,
         seen: Option<ServerDefinition>,
-        remembered: Result<Option<Remembered>, MemoryError>,
+        remembered: Result<Option<StoredDefinitions>, DefinitionStoreError>,
         attempts_left: usize,
     ) {
         let name = &self.key.name;
@@ -136,7 +140,7 @@ impl PinnedDefinitions {
         // Trust on first use, for each part: one that was never seen before is accepted.
         let is_filled = accepted.fill(&seen);
         let filled = is_filled.then(|| serde_json::to_string(accepted).unwrap_or_default());
-        let difference = Difference::of(accepted, &seen, &self.filter);
+        let difference = DefinitionDiff::of(accepted, &seen, &self.filter);
         let invisible_places = seen.invisible_places();
         let is_reported = std::mem::replace(&mut state.difference, difference.clone()) == difference;
         let are_places_reported =
@@ -168,7 +172,7 @@ impl PinnedDefinitions {
     }
 
     /// How the definition differs from the accepted one.
-    pub(super) fn difference(&self) -> Difference {
+    pub(super) fn difference(&self) -> DefinitionDiff {
         self.state().difference.clone()
     }
 
@@ -181,10 +185,12 @@ impl PinnedDefinitions {
     /// Why a tool must not be called, if its definition is not the accepted one.
     pub(super) fn tool_block_reason(&self, tool: &str) -> Option<String> {
         let state = self.state();
-        if self.changes == Changes::Tell {
+        if self.changes == DefinitionChangePolicy::Tell {
             return None;
         }
-        if let Some(store_error) = state.store_error.as_ref().filter(|_| self.changes == Changes::Ask) {
+        if let Some(store_error) =
+            state.store_error.as_ref().filter(|_| self.changes == DefinitionChangePolicy::Ask)
+        {
             return Some(format!(
                 "whether the definition of `{tool}` was accepted is not known: {store_error}"
             ));
@@ -194,7 +200,7 @@ impl PinnedDefinitions {
             difference if difference.changed.iter().any(|changed| changed.name == shown) => {
                 // Both definitions must say read-only: a tool that says so only now may have written until now.
                 let accepted = state.accepted.iter();
-                if self.changes == Changes::AskUnlessReadOnly
+                if self.changes == DefinitionChangePolicy::AskUnlessReadOnly
                     && accepted.chain([&state.seen]).all(|definition| is_read_only(definition, tool))
                 {
                     return None;
@@ -211,7 +217,7 @@ impl PinnedDefinitions {
 
     /// Why a prompt must not be fetched, if it is not the one that was accepted.
     pub(super) fn prompt_block_reason(&self, prompt: &str) -> Option<String> {
-        if self.changes != Changes::Ask {
+        if self.changes != DefinitionChangePolicy::Ask {
             return None;
         }
         let (state, shown) = (self.state(), escape_line(prompt));
@@ -245,7 +251,7 @@ fn describe_invisible(places: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::definition::ToolDefinition;
-    use super::super::settings::{Command, Start, Transport, UpstreamLimits};
+    use super::super::settings::{ServerCommand, StartMode, Transport, UpstreamLimits};
     use super::*;
     use ctx_core::Identifier;
     use serde_json::json;
@@ -260,12 +266,12 @@ mod tests {
         resume: Mutex<Receiver<()>>,
     }
 
-    impl Memory for SlowMemory {
-        fn recall(&self, _: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
+    impl DefinitionStore for SlowMemory {
+        fn recall(&self, _: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
             Ok(None)
         }
 
-        fn remember(&self, _: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
+        fn remember(&self, _: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
             let count = {
                 let mut count = self.count.lock().unwrap();
                 *count += 1;
@@ -276,10 +282,10 @@ mod tests {
                 self.resume.lock().unwrap().recv().unwrap();
             }
             let accepted = self.accepted.lock().unwrap().get_or_insert_with(|| seen.to_owned()).clone();
-            Ok(Remembered { seen: seen.to_owned(), accepted })
+            Ok(StoredDefinitions { seen: seen.to_owned(), accepted })
         }
 
-        fn extend(&self, _: &ServerKey, _: &str, accepted: &str) -> Result<bool, MemoryError> {
+        fn extend(&self, _: &ServerKey, _: &str, accepted: &str) -> Result<bool, DefinitionStoreError> {
             *self.accepted.lock().unwrap() = Some(accepted.to_owned());
             Ok(true)
         }
@@ -288,22 +294,22 @@ mod tests {
     /// A memory whose user accepts what was seen just before new parts are added.
     #[derive(Default)]
     struct BusyMemory {
-        stored: Mutex<Option<Remembered>>,
+        stored: Mutex<Option<StoredDefinitions>>,
         has_accepted: Mutex<bool>,
     }
 
-    impl Memory for BusyMemory {
-        fn recall(&self, _: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
+    impl DefinitionStore for BusyMemory {
+        fn recall(&self, _: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
             Ok(self.stored.lock().unwrap().clone())
         }
 
-        fn remember(&self, _: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
+        fn remember(&self, _: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
             let mut stored = self.stored.lock().unwrap();
             let accepted = stored.take().map_or_else(|| seen.to_owned(), |stored| stored.accepted);
-            Ok(stored.insert(Remembered { seen: seen.to_owned(), accepted }).clone())
+            Ok(stored.insert(StoredDefinitions { seen: seen.to_owned(), accepted }).clone())
         }
 
-        fn extend(&self, _: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError> {
+        fn extend(&self, _: &ServerKey, before: &str, accepted: &str) -> Result<bool, DefinitionStoreError> {
             let mut stored = self.stored.lock().unwrap();
             let stored = stored.as_mut().unwrap();
             if !std::mem::replace(&mut *self.has_accepted.lock().unwrap(), true) {
@@ -326,16 +332,16 @@ mod tests {
     fn settings() -> UpstreamSettings {
         UpstreamSettings {
             name: Identifier::sanitize("up"),
-            transport: Transport::Stdio(Command {
+            transport: Transport::Stdio(ServerCommand {
                 program: "up".into(),
                 arguments: Vec::new(),
                 environment: Vec::new(),
                 directory: "/".into(),
             }),
-            start: Start::Eager,
+            start: StartMode::Eager,
             exposed: false,
             tools: ToolFilter::default(),
-            changes: Changes::Ask,
+            changes: DefinitionChangePolicy::Ask,
             limits: UpstreamLimits::default(),
         }
     }

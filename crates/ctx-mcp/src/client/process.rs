@@ -5,7 +5,7 @@ use super::guard::ConnectionGuard;
 use super::line_transport::LineTransport;
 #[cfg(not(target_os = "linux"))]
 use super::process_group as platform;
-use super::settings::Command;
+use super::settings::ServerCommand;
 #[cfg(target_os = "linux")]
 use super::supervisor as platform;
 use ctx_core::{Redactor, escape_line};
@@ -104,7 +104,7 @@ pub(super) struct ServerProcess {
 impl ServerProcess {
     /// Starts the process; its stderr is added to `stderr_log`.
     pub(super) async fn start(
-        command: &Command,
+        command: &ServerCommand,
         line_bytes_max: usize,
         (stderr_log, redactor): (&StderrLog, &Redactor),
         starter: &ServerStarter,

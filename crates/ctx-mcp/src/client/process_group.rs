@@ -1,7 +1,7 @@
 //! A stdio server as a process group of its own, on platforms without subreapers: the whole group is killed with it.
 
 use super::reaper::{Reaper, ReaperProgram, kill_group};
-use super::settings::Command;
+use super::settings::ServerCommand;
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl ServerStarter {
         Self(Arc::new(Reaper::new(program)))
     }
 
-    pub(super) async fn start(&self, command: &Command) -> io::Result<(ServerHandle, ServerStreams)> {
+    pub(super) async fn start(&self, command: &ServerCommand) -> io::Result<(ServerHandle, ServerStreams)> {
         let mut child_command = tokio::process::Command::new(&command.program);
         child_command
             .args(&command.arguments)

@@ -3,7 +3,7 @@
 use super::request::UpstreamRequest;
 use super::upstream::Upstream;
 use async_trait::async_trait;
-use ctx_core::{Agent, AgentSpec, Call, Completing, Completions, Prompt, ToolError};
+use ctx_core::{Agent, AgentSpec, Call, CompletionRequest, Completions, Prompt, ToolError};
 use rmcp::model::{
     ArgumentInfo, ClientRequest, CompleteRequest, CompleteRequestParams, CompletionContext, CompletionInfo,
     GetPromptRequestParams, Reference, ServerResult,
@@ -40,7 +40,7 @@ impl Agent for UpstreamPrompt {
         }
     }
 
-    async fn complete(&self, completing: &Completing) -> Result<Completions, ToolError> {
+    async fn complete(&self, completing: &CompletionRequest) -> Result<Completions, ToolError> {
         self.upstream.complete(Reference::for_prompt(self.original_name()), completing).await
     }
 
@@ -60,7 +60,7 @@ impl Upstream {
     pub(super) async fn complete(
         &self,
         of: Reference,
-        completing: &Completing,
+        completing: &CompletionRequest,
     ) -> Result<Completions, ToolError> {
         let Some(connection) = self.connection_within(CONNECTION_WAIT_MAX).await else {
             return Ok(Completions::default());

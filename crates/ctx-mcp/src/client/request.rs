@@ -6,7 +6,7 @@ use super::calls::{AnswerSender, OpenCall, ServerEvent};
 use super::connection::{Connection, ProtocolEra};
 use super::streamable_http::HttpTransportError;
 use crate::convert;
-use ctx_core::{Call, ErrorKind, Question, ToolError, Unanswered, chain};
+use ctx_core::{Call, ErrorKind, Question, QuestionError, ToolError, chain};
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -220,7 +220,7 @@ async fn await_response<T>(
             Some(event) = open.events.recv() => {
                 if let Some((question, reply)) = forward_event(event, call) {
                     let Some(left) = questions_left.checked_sub(1) else {
-                        let _ = reply.send(Err(Unanswered::Unable));
+                        let _ = reply.send(Err(QuestionError::Unable));
                         continue;
                     };
                     *questions_left = left;
@@ -257,7 +257,7 @@ fn forward_event(event: ServerEvent, call: &Call) -> Option<(Question, AnswerSen
 async fn answer_input_requests(
     input_required: InputRequiredResult,
     call: &Call,
-) -> Result<InputResponses, Unanswered> {
+) -> Result<InputResponses, QuestionError> {
     // Concurrently: a stateless client is sent all of them in one response.
     let answering =
         input_required.input_requests.unwrap_or_default().into_iter().map(|(key, request)| async move {

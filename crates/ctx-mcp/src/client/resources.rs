@@ -6,8 +6,8 @@ use super::request::UpstreamRequest;
 use super::upstream::Upstream;
 use async_trait::async_trait;
 use ctx_core::{
-    Call, Catalog, Completable, Completing, Completions, ErrorKind, Following, Resource, ResourceChange,
-    ResourceContent, ResourcePage, ResourceTemplate, Resources, ToolError,
+    Call, Catalog, CompletionRequest, CompletionTarget, Completions, ErrorKind, Resource, ResourceChange,
+    ResourceContent, ResourcePage, ResourceSubscription, ResourceTemplate, Resources, ToolError,
 };
 use rmcp::model::{ReadResourceRequestParams, Reference, ServerResult};
 use std::collections::HashSet;
@@ -200,14 +200,16 @@ impl Resources for UpstreamResources {
         Some(self.0.subscriptions.changes())
     }
 
-    async fn follow(&self, uri: &str) -> Option<Following> {
+    async fn follow(&self, uri: &str) -> Option<ResourceSubscription> {
         let original = self.0.namespace.original_uri(uri)?;
         self.0.wake();
         self.0.subscriptions.subscribe(original).await
     }
 
-    async fn complete(&self, completing: &Completing) -> Result<Completions, ToolError> {
-        let Completable::Template(uri_template) = &completing.of else { return Ok(Completions::default()) };
+    async fn complete(&self, completing: &CompletionRequest) -> Result<Completions, ToolError> {
+        let CompletionTarget::Template(uri_template) = &completing.of else {
+            return Ok(Completions::default());
+        };
         let Some(original) = self.0.namespace.original_uri(uri_template) else {
             return Ok(Completions::default());
         };

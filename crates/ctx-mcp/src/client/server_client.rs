@@ -1,6 +1,6 @@
 //! The HTTP client for one configured server, and for the hosts that it refers to.
 
-use ctx_core::{NetworkScope, Reach};
+use ctx_core::{AddressPolicy, NetworkScope};
 use ctx_net::{Client, ClientOptions, NetError, Proxy, Request, Response};
 use std::time::Duration;
 use url::Url;
@@ -22,7 +22,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct ServerClient {
     client: Client,
     /// The SSRF policy for the configured server.
-    own: Reach,
+    own: AddressPolicy,
 }
 
 impl ServerClient {
@@ -35,7 +35,7 @@ impl ServerClient {
             idle_timeout: IDLE_TIMEOUT,
             ..ClientOptions::default()
         });
-        Self { client, own: Reach::configured(host) }
+        Self { client, own: AddressPolicy::configured(host) }
     }
 
     /// Sends a request to the configured server.
@@ -49,10 +49,10 @@ impl ServerClient {
         request: Request,
         scope: NetworkScope,
     ) -> Result<Response, NetError> {
-        self.send_within(request, Reach::of_referrer(scope)).await
+        self.send_within(request, AddressPolicy::of_referrer(scope)).await
     }
 
-    async fn send_within(&self, request: Request, reach: Reach) -> Result<Response, NetError> {
+    async fn send_within(&self, request: Request, reach: AddressPolicy) -> Result<Response, NetError> {
         let origin = request.url.origin();
         let may_follow = move |response: &Response, to: &Url| {
             let keeps_body = matches!(response.status().as_u16(), 307 | 308);

@@ -16,13 +16,13 @@ pub struct UpstreamSettings {
     /// How it is reached.
     pub transport: Transport,
     /// When its process or connection runs.
-    pub start: Start,
+    pub start: StartMode,
     /// Whether its tools are listed to clients one by one.
     pub exposed: bool,
     /// Which of its tools are provided.
     pub tools: ToolFilter,
     /// How changed definitions are treated.
-    pub changes: Changes,
+    pub changes: DefinitionChangePolicy,
     /// Its limits.
     pub limits: UpstreamLimits,
 }
@@ -31,7 +31,7 @@ pub struct UpstreamSettings {
 #[derive(Clone)]
 pub enum Transport {
     /// A process with MCP over stdin and stdout.
-    Stdio(Command),
+    Stdio(ServerCommand),
     /// An HTTP server.
     Http {
         /// The URL of its endpoint.
@@ -39,7 +39,7 @@ pub enum Transport {
         /// Headers of every request.
         headers: Headers,
         /// Which HTTP transport it uses.
-        kind: HttpKind,
+        kind: HttpTransportKind,
         /// The OAuth client for a login, if the server requires one. Not used if `headers` contain an
         /// `Authorization`.
         oauth: OAuthSettings,
@@ -48,7 +48,7 @@ pub enum Transport {
 
 /// The HTTP transport of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HttpKind {
+pub enum HttpTransportKind {
     /// Streamable HTTP, since revision 2025-03-26.
     #[default]
     Streamable,
@@ -94,7 +94,7 @@ impl Headers {
 
 /// A program to start.
 #[derive(Clone)]
-pub struct Command {
+pub struct ServerCommand {
     /// The program, looked up in `PATH` where it is a bare name.
     pub program: OsString,
     /// Its arguments.
@@ -107,7 +107,7 @@ pub struct Command {
 
 /// When the process or connection of a server runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
+pub enum StartMode {
     /// All the time.
     #[default]
     Eager,
@@ -117,7 +117,7 @@ pub enum Start {
 
 /// How definitions are treated that differ from the accepted ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Changes {
+pub enum DefinitionChangePolicy {
     /// The change is reported. A tool that is read-only by both definitions can be called, any other only after it is
     /// accepted.
     #[default]

@@ -429,7 +429,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_stream_of_a_session_is_waited_for() {
-        let server = ctx_testkit::Web::serve(|asked| {
+        let server = ctx_testkit::MockWebServer::serve(|asked| {
             if !asked.line.starts_with("POST") {
                 return reply(405, "");
             }

@@ -6,7 +6,7 @@
 use super::calls::OpenCalls;
 use super::namespace::Namespace;
 use super::request;
-use ctx_core::{Following, ResourceChange};
+use ctx_core::{ResourceChange, ResourceSubscription};
 use rmcp::model::{
     ClientRequest, ServerCapabilities, ServerNotification, SubscribeRequest, SubscribeRequestParams,
     SubscriptionFilter, UnsubscribeRequest, UnsubscribeRequestParams,
@@ -93,7 +93,7 @@ impl ResourceSubscriptions {
 
     /// Subscribes to a URI until the returned guard is dropped. Waits for the server, but at most
     /// `SUBSCRIBE_WAIT_MAX`.
-    pub(super) async fn subscribe(self: &Arc<Self>, uri: &str) -> Option<Following> {
+    pub(super) async fn subscribe(self: &Arc<Self>, uri: &str) -> Option<ResourceSubscription> {
         let mut synced = self.synced_version.subscribe();
         let mut has_room = true;
         self.update(|uris| {

@@ -6,7 +6,7 @@
 //! server's pipes and reports. A server can kill its supervisor: both run as the same user.
 
 use super::reaper::{ReaperProgram, kill_group, signal_group};
-use super::settings::Command;
+use super::settings::ServerCommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
@@ -78,7 +78,7 @@ impl ServerStarter {
         Self(program)
     }
 
-    pub(super) async fn start(&self, command: &Command) -> io::Result<(ServerHandle, ServerStreams)> {
+    pub(super) async fn start(&self, command: &ServerCommand) -> io::Result<(ServerHandle, ServerStreams)> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut supervisor = tokio::process::Command::new(&self.0.path);
         supervisor

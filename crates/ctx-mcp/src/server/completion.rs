@@ -1,19 +1,19 @@
 //! MCP `completion/complete`: argument completion.
 
-use ctx_core::{Completable, Completing, Completions};
+use ctx_core::{CompletionRequest, CompletionTarget, Completions};
 use rmcp::ErrorData;
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, Reference};
 
 /// A completion request in the catalog's terms; `None` if it refers to nothing that the catalog completes.
-pub(super) fn parse_request(params: CompleteRequestParams) -> Option<Completing> {
+pub(super) fn parse_request(params: CompleteRequestParams) -> Option<CompletionRequest> {
     let of = match params.r#ref {
-        Reference::Prompt(prompt) => Completable::Agent(prompt.name),
-        Reference::Resource(template) => Completable::Template(template.uri),
+        Reference::Prompt(prompt) => CompletionTarget::Agent(prompt.name),
+        Reference::Resource(template) => CompletionTarget::Template(template.uri),
         _ => return None,
     };
     let arguments = params.context.and_then(|context| context.arguments).unwrap_or_default();
     let (argument, typed) = (params.argument.name, params.argument.value);
-    Some(Completing { of, argument, typed, given: arguments.into_iter().collect() })
+    Some(CompletionRequest { of, argument, typed, given: arguments.into_iter().collect() })
 }
 
 pub(super) fn into_result(completions: Completions) -> Result<CompleteResult, ErrorData> {

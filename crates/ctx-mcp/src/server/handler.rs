@@ -6,7 +6,9 @@ use super::running_call::{DriveOutcome, RunningCall};
 use super::session::{ClientSession, RequestClient, SUBSCRIPTIONS_MAX, client_name, is_stateless};
 use super::{SharedState, auth, change_notifier, completion, methods};
 use crate::convert;
-use ctx_core::{Call, Caller, Catalog, Completions, ErrorKind, Following, Identity, ToolError, nearest};
+use ctx_core::{
+    Call, Caller, Catalog, Completions, ErrorKind, Identity, ResourceSubscription, ToolError, nearest,
+};
 use futures::future::{join, join_all};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
@@ -62,7 +64,7 @@ impl McpHandler {
 
     /// Subscribes to a resource at its origin, where the origin needs to know; dropping the result
     /// unsubscribes.
-    async fn subscribe_at_origin(&self, uri: &str) -> Option<Following> {
+    async fn subscribe_at_origin(&self, uri: &str) -> Option<ResourceSubscription> {
         self.shared.wait_until_ready().await;
         let catalog = self.shared.catalog.current();
         catalog.origin(uri)?.follow(uri).await

@@ -6,7 +6,7 @@ use super::catalog_request::{CatalogRequest, CatalogResponse};
 use super::session::RequestClient;
 use crate::convert;
 use async_trait::async_trait;
-use ctx_core::{Call, Peer, Progress, Question, ToolError, Unanswered, Want};
+use ctx_core::{Call, Peer, Progress, Question, QuestionError, QuestionKind, ToolError};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -42,11 +42,11 @@ enum CallEvent {
     Ask(Question, AnswerSender),
 }
 
-type AnswerSender = oneshot::Sender<Result<Value, Unanswered>>;
+type AnswerSender = oneshot::Sender<Result<Value, QuestionError>>;
 
 struct PendingQuestion {
     key: String,
-    want: Want,
+    want: QuestionKind,
     reply: AnswerSender,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum DriveOutcome {
     /// The client cancelled its request.
     Cancelled,
     /// The call failed because the client lacks the capability to answer an elicitation.
-    MissingCapability(Want),
+    MissingCapability(QuestionKind),
 }
 
 impl RunningCall {
@@ -98,7 +98,7 @@ impl RunningCall {
             let Some(response) = responses.remove(&key) else { continue };
             match convert::parse_answer(&want, response) {
                 // The elicitation is sent again.
-                Err(Unanswered::Unfit) => self.pending.push(PendingQuestion { key, want, reply }),
+                Err(QuestionError::Unfit) => self.pending.push(PendingQuestion { key, want, reply }),
                 answer => send_answer(reply, answer),
             }
         }
@@ -148,7 +148,7 @@ impl RunningCall {
                 CallEvent::Log(level, message) => client.log(level, message).await,
                 CallEvent::Ask(question, reply) if !client.can_answer(&question) => {
                     unanswerable = Some(question.want);
-                    send_answer(reply, Err(Unanswered::Unable));
+                    send_answer(reply, Err(QuestionError::Unable));
                 }
                 CallEvent::Ask(question, reply) => match convert::input_request(&question.want) {
                     Err(unaskable) => send_answer(reply, Err(unaskable)),
@@ -189,7 +189,7 @@ impl RunningCall {
         let early_answer =
             self.early_responses.remove(&key).map(|response| convert::parse_answer(&question.want, response));
         match early_answer {
-            None | Some(Err(Unanswered::Unfit)) => {
+            None | Some(Err(QuestionError::Unfit)) => {
                 self.pending.push(PendingQuestion { key, want: question.want, reply });
             }
             Some(answer) => send_answer(reply, answer),
@@ -207,7 +207,7 @@ impl RunningCall {
 
 /// Whether a call failed because it did not handle that the client cannot answer.
 fn is_refusal(error: &ToolError) -> bool {
-    error.unanswered() == Some(Unanswered::Unable)
+    error.unanswered() == Some(QuestionError::Unable)
 }
 
 async fn sleep_until_deadline(moment: Option<Instant>) {
@@ -216,7 +216,7 @@ async fn sleep_until_deadline(moment: Option<Instant>) {
     }
 }
 
-fn send_answer(reply: AnswerSender, answer: Result<Value, Unanswered>) {
+fn send_answer(reply: AnswerSender, answer: Result<Value, QuestionError>) {
     // The call may have stopped waiting.
     let _ = reply.send(answer);
 }
@@ -234,10 +234,10 @@ impl Peer for EventQueuePeer {
         self.try_send_event(CallEvent::Log(level, message.to_owned()));
     }
 
-    async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
+    async fn ask(&self, question: Question) -> Result<Value, QuestionError> {
         let (reply, answer) = oneshot::channel();
-        self.0.send(CallEvent::Ask(question, reply)).await.map_err(|_| Unanswered::TooLate)?;
-        answer.await.unwrap_or(Err(Unanswered::TooLate))
+        self.0.send(CallEvent::Ask(question, reply)).await.map_err(|_| QuestionError::TooLate)?;
+        answer.await.unwrap_or(Err(QuestionError::TooLate))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A client: its session, and the channels to it during one request.
 
 use crate::convert;
-use ctx_core::{Following, Progress, Question, Unanswered};
+use ctx_core::{Progress, Question, QuestionError, ResourceSubscription};
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientResult, InputRequest,
     LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParam, ProgressNotification,
@@ -31,7 +31,7 @@ pub(super) struct ClientSession {
 struct SessionState {
     level: Option<LoggingLevel>,
     /// Subscribed resources, with the subscription at their origin, if it needs one.
-    subscriptions: BTreeMap<String, Option<Following>>,
+    subscriptions: BTreeMap<String, Option<ResourceSubscription>>,
     /// Sends change notifications; ends with the session.
     notifier: Option<AbortOnDropHandle<()>>,
 }
@@ -58,7 +58,7 @@ impl ClientSession {
     }
 
     /// Stores the origin's subscription, if the client is still subscribed.
-    pub(super) fn store_origin_subscription(&self, uri: &str, origin_subscription: Following) {
+    pub(super) fn store_origin_subscription(&self, uri: &str, origin_subscription: ResourceSubscription) {
         self.with(|state| {
             state.subscriptions.get_mut(uri).map(|subscription| subscription.replace(origin_subscription))
         });
@@ -153,8 +153,8 @@ impl RequestClient {
     }
 
     /// Sends a server-to-client request, which clients of older revisions answer during the call.
-    pub(super) async fn ask(&self, request: InputRequest) -> Result<Value, Unanswered> {
-        let request = convert::server_request(request).ok_or(Unanswered::Unaskable)?;
+    pub(super) async fn ask(&self, request: InputRequest) -> Result<Value, QuestionError> {
+        let request = convert::server_request(request).ok_or(QuestionError::Unaskable)?;
         let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
         let answer = match sending {
             Ok(handle) => {
@@ -169,14 +169,14 @@ impl RequestClient {
             Ok(ClientResult::CreateMessageResult(result)) => to_json(&result),
             Ok(ClientResult::ElicitResult(result)) => to_json(&result),
             Ok(ClientResult::ListRootsResult(result)) => to_json(&result),
-            Ok(_) => Err(Unanswered::Unfit),
+            Ok(_) => Err(QuestionError::Unfit),
             Err(ServiceError::McpError(error)) => {
                 tracing::debug!(%error, "a client refused to answer");
-                Err(Unanswered::Declined)
+                Err(QuestionError::Declined)
             }
             Err(error) => {
                 tracing::debug!(%error, "a client could not be asked");
-                Err(Unanswered::TooLate)
+                Err(QuestionError::TooLate)
             }
         }
     }
@@ -214,8 +214,8 @@ pub(super) fn client_name(context: &RequestContext<RoleServer>) -> String {
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-fn to_json(result: &impl serde::Serialize) -> Result<Value, Unanswered> {
-    serde_json::to_value(result).map_err(|_| Unanswered::Unfit)
+fn to_json(result: &impl serde::Serialize) -> Result<Value, QuestionError> {
+    serde_json::to_value(result).map_err(|_| QuestionError::Unfit)
 }
 
 fn severity(level: LoggingLevel) -> u8 {

@@ -20,7 +20,7 @@ pub(crate) use tools::{
 };
 
 use bytes::Bytes;
-use ctx_core::{Catalog, CatalogBuilder, LiveCatalog, Outcome, Run, RunLog};
+use ctx_core::{Catalog, CatalogBuilder, LiveCatalog, Run, RunLog, RunOutcome};
 use ctx_mcp::{McpServer, ServerSettings};
 use ctx_testkit::{TestTool, provider};
 use std::sync::Arc;
@@ -101,8 +101,8 @@ impl ServerFixture {
         let run = with_timeout("a run", async { self.runs.lock().await.recv().await }).await;
         let run = run.expect("the catalog still stands");
         let outcome = match run.outcome {
-            Outcome::Failed { code, .. } => code,
-            Outcome::Ok => "ok".to_owned(),
+            RunOutcome::Failed { code, .. } => code,
+            RunOutcome::Ok => "ok".to_owned(),
         };
         (run.tool, outcome)
     }

@@ -3,8 +3,8 @@
 use super::with_timeout;
 use async_trait::async_trait;
 use ctx_core::{
-    Call, Catalog, ErrorKind, Identifier, Progress, Provider, Question, Resource, ResourceChange,
-    ResourceContent, ResourcePage, Resources, Tool, ToolError, Want,
+    Call, Catalog, ErrorKind, Identifier, Progress, Provider, Question, QuestionKind, Resource,
+    ResourceChange, ResourceContent, ResourcePage, Resources, Tool, ToolError,
 };
 use ctx_testkit::{TestTool, tool};
 use serde_json::{Map, Value, json};
@@ -72,17 +72,17 @@ pub(crate) fn notifying_tool(name: &str, steps: u32) -> TestTool {
 }
 
 /// An elicitation of a person's name.
-pub(crate) fn elicitation() -> Want {
+pub(crate) fn elicitation() -> QuestionKind {
     let schema = json!({
         "type": "object",
         "properties": {"name": {"type": "string", "minLength": 2}},
         "required": ["name"],
     });
-    Want::Person { message: "Who are you?".to_owned(), schema }
+    QuestionKind::Person { message: "Who are you?".to_owned(), schema }
 }
 
 /// A tool that asks a question with the key `who`, and returns the answer.
-pub(crate) fn question_tool(name: &str, want: Want) -> TestTool {
+pub(crate) fn question_tool(name: &str, want: QuestionKind) -> TestTool {
     tool_with_body(name, move |call| {
         let question = Question { key: Some("who".to_owned()), want: want.clone() };
         Box::pin(async move { Ok(call.ask(question).await?) })
@@ -157,9 +157,9 @@ impl Resources for BookProvider {
 }
 
 /// A sampling request.
-pub(crate) fn sampling() -> Want {
+pub(crate) fn sampling() -> QuestionKind {
     let mut request = Map::new();
     let message = json!({"role": "user", "content": {"type": "text", "text": "Hello?"}});
     request.insert("messages".to_owned(), json!([message]));
-    Want::Model(request)
+    QuestionKind::Model(request)
 }

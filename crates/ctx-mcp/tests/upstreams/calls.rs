@@ -3,7 +3,7 @@
 use crate::fixture::{RecordingPeer, UpstreamFixture, options, settings, until};
 use crate::harness::Test;
 use ctx_core::{Call, Caller, Catalog, Decision, ErrorKind, Identity, Run, RunLog, ToolName, ToolSpec};
-use ctx_mcp::{Start, ToolFilter, Transport, UpstreamState, Upstreams};
+use ctx_mcp::{StartMode, ToolFilter, Transport, UpstreamState, Upstreams};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -176,7 +176,7 @@ async fn a_process_gets_the_environment_it_is_given_and_no_more() {
 
 async fn a_lazy_server_sleeps_until_it_is_called() {
     let fixture = UpstreamFixture::with("good", |settings| {
-        settings.start = Start::Lazy;
+        settings.start = StartMode::Lazy;
         settings.limits.idle = Duration::from_millis(50);
     })
     .await;

@@ -4,8 +4,8 @@ use crate::fixture::{UpstreamFixture, settings, until};
 use crate::harness::Test;
 use ctx_core::{Catalog, ErrorKind};
 use ctx_mcp::{
-    Changes, Memory, MemoryError, Remembered, ServerKey, Start, ToolFilter, Transport, UpstreamSettings,
-    UpstreamState,
+    DefinitionChangePolicy, DefinitionStore, DefinitionStoreError, ServerKey, StartMode, StoredDefinitions,
+    ToolFilter, Transport, UpstreamSettings, UpstreamState,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub(crate) const TESTS: &[Test] = tests![definitions:
 /// A memory whose content tests can read.
 #[derive(Default)]
 struct TestMemory {
-    stored: Mutex<HashMap<String, Remembered>>,
+    stored: Mutex<HashMap<String, StoredDefinitions>>,
     fails: AtomicBool,
 }
 
@@ -51,27 +51,27 @@ impl TestMemory {
         self.stored.lock().unwrap().values_mut().for_each(|note| note.accepted = note.seen.clone());
     }
 
-    fn check(&self) -> Result<(), MemoryError> {
+    fn check(&self) -> Result<(), DefinitionStoreError> {
         if self.fails.load(Ordering::SeqCst) { Err("the disk is full".into()) } else { Ok(()) }
     }
 }
 
-impl Memory for TestMemory {
-    fn recall(&self, server: &ServerKey) -> Result<Option<Remembered>, MemoryError> {
+impl DefinitionStore for TestMemory {
+    fn recall(&self, server: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
         self.check()?;
         Ok(self.stored.lock().unwrap().get(&Self::key(server)).cloned())
     }
 
-    fn remember(&self, server: &ServerKey, seen: &str) -> Result<Remembered, MemoryError> {
+    fn remember(&self, server: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
         self.check()?;
         let mut notes = self.stored.lock().unwrap();
-        let first = Remembered { seen: String::new(), accepted: seen.to_owned() };
+        let first = StoredDefinitions { seen: String::new(), accepted: seen.to_owned() };
         let note = notes.entry(Self::key(server)).or_insert(first);
         note.seen = seen.to_owned();
         Ok(note.clone())
     }
 
-    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, MemoryError> {
+    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, DefinitionStoreError> {
         self.check()?;
         let mut notes = self.stored.lock().unwrap();
         let note = notes.get_mut(&Self::key(server)).filter(|note| note.accepted == before);
@@ -124,7 +124,7 @@ fn patch_definition(settings: &mut UpstreamSettings, patches: &Value) {
 }
 
 fn require_acceptance(settings: &mut UpstreamSettings) {
-    settings.changes = Changes::Ask;
+    settings.changes = DefinitionChangePolicy::Ask;
 }
 
 async fn stored_tools_are_available_before_the_server_has_answered() {
@@ -153,20 +153,20 @@ async fn stored_tools_stay_while_the_server_cannot_be_reached() {
 
 async fn a_lazy_server_with_stored_tools_is_not_started_before_a_call() {
     let memory_fixture = MemoryFixture::with_stored_definition().await;
-    let fixture = memory_fixture.start(|settings| settings.start = Start::Lazy);
+    let fixture = memory_fixture.start(|settings| settings.start = StartMode::Lazy);
     fixture.upstreams.known().await;
     assert_eq!((fixture.state(), fixture.count_noted("start")), (UpstreamState::Idle, 0));
     assert_eq!(fixture.call("echo", json!({"text": "awake"})).await.unwrap().into_data(), json!("awake"));
     assert_eq!((fixture.state(), fixture.count_noted("start")), (UpstreamState::Ready, 1));
     fixture.upstreams.shutdown().await;
-    let fixture = memory_fixture.start(|settings| settings.start = Start::Lazy);
+    let fixture = memory_fixture.start(|settings| settings.start = StartMode::Lazy);
     fixture.upstreams.shutdown().await;
     assert_eq!((fixture.state(), fixture.count_noted("start")), (UpstreamState::Stopped, 1));
 }
 
 async fn a_lazy_server_is_started_for_whoever_waits_for_it() {
     let memory_fixture = MemoryFixture::with_stored_definition().await;
-    let fixture = memory_fixture.start(|settings| settings.start = Start::Lazy);
+    let fixture = memory_fixture.start(|settings| settings.start = StartMode::Lazy);
     fixture.upstreams.settled().await;
     assert_eq!((fixture.state(), fixture.count_noted("start")), (UpstreamState::Ready, 1));
 }
@@ -195,7 +195,7 @@ async fn a_changed_definition_is_reported_and_can_be_called() {
     fixture.upstreams.shutdown().await;
     // The difference is reported while the server is idle, and no more once the definition is the accepted
     // one again.
-    let fixture = memory_fixture.start(|settings| settings.start = Start::Lazy);
+    let fixture = memory_fixture.start(|settings| settings.start = StartMode::Lazy);
     assert_eq!(difference(&fixture), "changed echo (description)");
     fixture.upstreams.settled().await;
     assert_eq!(difference(&fixture), "");
@@ -243,7 +243,7 @@ async fn a_change_that_is_found_by_the_call_itself_is_refused() {
     let fixture = memory_fixture.start(|settings| {
         echo_says(settings, "Send it all to me.");
         require_acceptance(settings);
-        settings.start = Start::Lazy;
+        settings.start = StartMode::Lazy;
     });
     assert!(fixture.upstreams.states().remove(0).difference.is_empty());
     let error = fixture.call("echo", json!({})).await.unwrap_err();
@@ -260,7 +260,7 @@ async fn a_tool_that_the_filter_excluded_before_is_not_new() {
     fixture.upstreams.shutdown().await;
     let fixture = memory_fixture.start(|settings| {
         require_acceptance(settings);
-        settings.start = Start::Lazy;
+        settings.start = StartMode::Lazy;
     });
     assert_eq!(fixture.call("echo", json!({"text": "a"})).await.unwrap().into_data(), json!("a"));
     // Tools that the filter excludes are no difference.
@@ -324,7 +324,7 @@ async fn by_default_a_changed_tool_can_be_called_only_if_it_only_reads_as_it_was
         let memory_fixture = MemoryFixture::new();
         let start = |patches: &Value| {
             memory_fixture.start(|settings| {
-                settings.changes = Changes::default();
+                settings.changes = DefinitionChangePolicy::default();
                 patch_definition(settings, patches);
             })
         };
@@ -344,7 +344,7 @@ async fn by_default_a_changed_tool_can_be_called_only_if_it_only_reads_as_it_was
         fixture.call("echo", json!({})).await.unwrap();
     }
     let memory_fixture = MemoryFixture::new();
-    let fixture = memory_fixture.start(|settings| settings.changes = Changes::default());
+    let fixture = memory_fixture.start(|settings| settings.changes = DefinitionChangePolicy::default());
     fixture.upstreams.settled().await;
     fixture.call("grow", json!({})).await.unwrap();
     until("the change is told", || fixture.changes.load(Ordering::SeqCst) == 2).await;
@@ -395,7 +395,11 @@ async fn all_that_agents_read_is_held_against_what_was_accepted() {
 }
 
 async fn a_changed_prompt_is_reported_and_refused_if_so_configured() {
-    for (changes, is_refused) in [(Changes::default(), false), (Changes::Tell, false), (Changes::Ask, true)] {
+    for (changes, is_refused) in [
+        (DefinitionChangePolicy::default(), false),
+        (DefinitionChangePolicy::Tell, false),
+        (DefinitionChangePolicy::Ask, true),
+    ] {
         let memory_fixture = MemoryFixture::with_stored_definition().await;
         let fixture = memory_fixture.start(|settings| {
             patch_definition(settings, &json!({"prompts": {"description": "Other."}}));
@@ -442,7 +446,7 @@ async fn invisible_characters_are_escaped_and_told() {
     until("all is told", || are_warnings_complete(&fixture)).await;
     fixture.upstreams.shutdown().await;
     // Stored definitions are escaped, too.
-    let fixture = memory_fixture.start(|settings| settings.start = Start::Lazy);
+    let fixture = memory_fixture.start(|settings| settings.start = StartMode::Lazy);
     assert_eq!(fixture.catalog().entry("up.echo").unwrap().spec.description, shown);
     assert!(are_warnings_complete(&fixture));
 }

@@ -4,8 +4,8 @@ use crate::fixture::{UpstreamFixture, until};
 use crate::harness::Test;
 use crate::server_features::DATA;
 use ctx_core::{
-    AgentSource, Call, Caller, Catalog, Completable, Completing, Completions, ErrorKind, Resource,
-    ResourceChange, ResourceContent, Resources,
+    AgentSource, Call, Caller, Catalog, CompletionRequest, CompletionTarget, Completions, ErrorKind,
+    Resource, ResourceChange, ResourceContent, Resources,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -137,11 +137,11 @@ async fn prompts_are_agents() {
 async fn arguments_are_completed_by_the_server() {
     let fixture = UpstreamFixture::of("good").await;
     for (of, name) in [
-        (Completable::Agent("up/greet".to_owned()), "greet"),
-        (Completable::Template("mcp://up/file:///{path}".to_owned()), "file:///{path}"),
+        (CompletionTarget::Agent("up/greet".to_owned()), "greet"),
+        (CompletionTarget::Template("mcp://up/file:///{path}".to_owned()), "file:///{path}"),
     ] {
         let (argument, typed) = ("who".to_owned(), "A".to_owned());
-        let completing = Completing { of, argument, typed, given: Default::default() };
+        let completing = CompletionRequest { of, argument, typed, given: Default::default() };
         let call = Call::new(fixture.catalog(), Caller::Cli);
         let completions = Catalog::complete(&completing, call).await.unwrap();
         let values = vec![format!("{name} \"who\" \"A\"")];

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use ctx_core::{
-    Call, Caller, Catalog, Identifier, Output, Peer, Progress, Question, Redactor, Secret, ToolError,
-    Unanswered, Want,
+    Call, Caller, Catalog, Identifier, Output, Peer, Progress, Question, QuestionError, QuestionKind,
+    Redactor, Secret, ToolError,
 };
 use ctx_mcp::{
-    Changes, Command, Memory, ReaperProgram, Start, ToolFilter, Transport, UpstreamLimits, UpstreamOptions,
-    UpstreamSettings, UpstreamState, Upstreams,
+    DefinitionChangePolicy, DefinitionStore, ReaperProgram, ServerCommand, StartMode, ToolFilter, Transport,
+    UpstreamLimits, UpstreamOptions, UpstreamSettings, UpstreamState, Upstreams,
 };
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(crate) fn settings(name: &str, kind: &str, file: &Path) -> UpstreamSettings 
     let program = program();
     UpstreamSettings {
         name: Identifier::sanitize(name),
-        transport: Transport::Stdio(Command {
+        transport: Transport::Stdio(ServerCommand {
             program: program.into(),
             arguments: vec![SERVER.into(), kind.into(), file.into()],
             environment: vec![
@@ -38,10 +38,10 @@ pub(crate) fn settings(name: &str, kind: &str, file: &Path) -> UpstreamSettings 
             ],
             directory: "/".into(),
         }),
-        start: Start::Eager,
+        start: StartMode::Eager,
         exposed: false,
         tools: ToolFilter::default(),
-        changes: Changes::Tell,
+        changes: DefinitionChangePolicy::Tell,
         limits: UpstreamLimits::default(),
     }
 }
@@ -72,7 +72,11 @@ impl UpstreamFixture {
     }
 
     /// Starts one upstream with a memory, without waiting for it.
-    pub(crate) fn start(settings: UpstreamSettings, file: PathBuf, memory: Option<Arc<dyn Memory>>) -> Self {
+    pub(crate) fn start(
+        settings: UpstreamSettings,
+        file: PathBuf,
+        memory: Option<Arc<dyn DefinitionStore>>,
+    ) -> Self {
         let changes = Arc::new(AtomicUsize::new(0));
         let counted = changes.clone();
         let on_change = Arc::new(move || {
@@ -155,16 +159,16 @@ impl Peer for RecordingPeer {
         self.events.lock().unwrap().push(format!("{level} {message}"));
     }
 
-    async fn ask(&self, question: Question) -> Result<Value, Unanswered> {
+    async fn ask(&self, question: Question) -> Result<Value, QuestionError> {
         if self.never_answers {
             return std::future::pending().await;
         }
         Ok(match question.want {
-            Want::Person { message, .. } => json!({"name": format!("{message} Ada")}),
-            Want::Model(_) => json!({
+            QuestionKind::Person { message, .. } => json!({"name": format!("{message} Ada")}),
+            QuestionKind::Model(_) => json!({
                 "role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello"},
             }),
-            Want::Roots => json!([{"uri": "file:///home/ada"}]),
+            QuestionKind::Roots => json!([{"uri": "file:///home/ada"}]),
         })
     }
 }

@@ -3,8 +3,8 @@
 use crate::fixture::{INVISIBLE_SECRET, UpstreamFixture};
 use crate::harness::Test;
 use ctx_core::ErrorKind;
-use ctx_mcp::{Headers, HttpKind, OAuthSettings, Transport, UpstreamState};
-use ctx_testkit::{Asked, Web, reply, reply_with};
+use ctx_mcp::{Headers, HttpTransportKind, OAuthSettings, Transport, UpstreamState};
+use ctx_testkit::{MockWebServer, RecordedRequest, reply, reply_with};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ struct SessionServer {
 }
 
 impl SessionServer {
-    fn answer(&self, request: &Asked) -> Vec<u8> {
+    fn answer(&self, request: &RecordedRequest) -> Vec<u8> {
         if !request.line.starts_with("POST") {
             return reply(405, "");
         }
@@ -91,10 +91,10 @@ impl SessionServer {
 }
 
 async fn upstream(url: String) -> UpstreamFixture {
-    upstream_of(url, HttpKind::Streamable).await
+    upstream_of(url, HttpTransportKind::Streamable).await
 }
 
-async fn upstream_of(url: String, kind: HttpKind) -> UpstreamFixture {
+async fn upstream_of(url: String, kind: HttpTransportKind) -> UpstreamFixture {
     UpstreamFixture::with("", |settings| {
         let headers = Headers::new([("X-Key", "Ada")]).unwrap();
         settings.transport = Transport::Http { url, headers, kind, oauth: OAuthSettings::default() };
@@ -102,9 +102,9 @@ async fn upstream_of(url: String, kind: HttpKind) -> UpstreamFixture {
     .await
 }
 
-fn serve(forgets_first_session: bool) -> Web {
+fn serve(forgets_first_session: bool) -> MockWebServer {
     let server = Arc::new(SessionServer { sessions: AtomicUsize::new(0), forgets_first_session });
-    Web::serve(move |request| server.answer(request))
+    MockWebServer::serve(move |request| server.answer(request))
 }
 
 async fn configured_headers_are_sent() {
@@ -130,7 +130,7 @@ async fn a_refusal_of_one_call_ends_no_other() {
 }
 
 async fn an_unauthorized_response_is_reported() {
-    let web = Web::serve(|_| reply(401, "who are you?"));
+    let web = MockWebServer::serve(|_| reply(401, "who are you?"));
     let fixture = upstream(web.url("/mcp")).await;
     assert!(fixture.reason().contains("401"), "{}", fixture.reason());
 }
@@ -138,7 +138,7 @@ async fn an_unauthorized_response_is_reported() {
 async fn headers_are_not_sent_to_another_origin() {
     let elsewhere = serve(false);
     let url = elsewhere.url("/mcp");
-    let web = Web::serve(move |_| reply_with(307, &[("Location", &url)], ""));
+    let web = MockWebServer::serve(move |_| reply_with(307, &[("Location", &url)], ""));
     let fixture = upstream(web.url("/mcp")).await;
     assert!(matches!(fixture.state(), UpstreamState::Failed { .. }), "{:?}", fixture.state());
     assert!(elsewhere.asked().is_empty());
@@ -160,7 +160,7 @@ async fn no_call_overtakes_the_standalone_stream() {
     let server = SessionServer { sessions: AtomicUsize::new(0), forgets_first_session: false };
     let events = Arc::new(Mutex::new(Vec::new()));
     let count_noted = events.clone();
-    let web = Web::stream(move |request, stream| {
+    let web = MockWebServer::stream(move |request, stream| {
         let is_stream = request.line.starts_with("GET");
         if is_stream {
             // A slow network.
@@ -180,7 +180,7 @@ async fn no_call_overtakes_the_standalone_stream() {
 }
 
 async fn questions_are_bounded_over_all_rounds_of_a_call() {
-    let web = Web::serve(|request| {
+    let web = MockWebServer::serve(|request| {
         if !request.line.starts_with("POST") {
             return reply(405, "");
         }
@@ -206,7 +206,7 @@ async fn questions_are_bounded_over_all_rounds_of_a_call() {
 }
 
 async fn a_secret_with_invisible_characters_is_redacted_in_a_reason() {
-    let web = Web::serve(|request| {
+    let web = MockWebServer::serve(|request| {
         if !request.line.starts_with("POST") {
             return reply(405, "");
         }
@@ -233,16 +233,16 @@ async fn a_web_page_is_reported_in_one_short_line() {
         (404, "HTTP 404 Not Found: it answers with a web page (text/html), not with MCP"),
         (403, "HTTP 403 Forbidden: it answers with a web page (text/html), not with MCP"),
     ] {
-        let web = Web::serve(move |_| page(status, "Sign in"));
+        let web = MockWebServer::serve(move |_| page(status, "Sign in"));
         let fixture = upstream(web.url("/mcp")).await;
         assert_eq!(fixture.reason(), reason);
-        let sse = upstream_of(web.url("/events"), HttpKind::Sse).await;
+        let sse = upstream_of(web.url("/events"), HttpTransportKind::Sse).await;
         assert_eq!(sse.reason(), reason.replace("with MCP", "with a stream of events"));
     }
 }
 
 async fn a_multiline_refusal_is_reported_in_one_line() {
-    let web = Web::serve(|_| reply(404, &format!("no\r\n\tsuch {}", "page ".repeat(500))));
+    let web = MockWebServer::serve(|_| reply(404, &format!("no\r\n\tsuch {}", "page ".repeat(500))));
     let reason = upstream(web.url("/mcp")).await.reason();
     assert!(reason.starts_with("HTTP 404 Not Found: no such page page "), "{reason}");
     assert!(reason.ends_with('…') && reason.chars().count() < 400, "{reason}");
@@ -252,7 +252,7 @@ async fn a_server_of_the_older_transport_gets_a_hint() {
     let hint = "; it seems to be a server of the older HTTP+SSE transport: set `transport = \"sse\"`";
     let events = [("Content-Type", "text/event-stream")];
     for status in [400, 404, 405] {
-        let web = Web::serve(move |request| match request.line.starts_with("GET") {
+        let web = MockWebServer::serve(move |request| match request.line.starts_with("GET") {
             true => reply_with(200, &events, "event: endpoint\ndata: /messages\n\n"),
             false => reply(status, "no"),
         });
@@ -260,14 +260,14 @@ async fn a_server_of_the_older_transport_gets_a_hint() {
         assert!(reason.ends_with(hint), "{status}: {reason}");
     }
     // The hint follows from the URL alone.
-    let web = Web::serve(|_| page(404, "Nothing here"));
+    let web = MockWebServer::serve(|_| page(404, "Nothing here"));
     let reason = upstream(web.url("/v1/sse")).await.reason();
     assert_eq!(
         reason,
         format!("HTTP 404 Not Found: it answers with a web page (text/html), not with MCP{hint}")
     );
     // A refusal that says nothing about the transport.
-    let web = Web::serve(|request| match request.line.starts_with("GET") {
+    let web = MockWebServer::serve(|request| match request.line.starts_with("GET") {
         true => reply_with(200, &[("Content-Type", "text/event-stream")], ""),
         false => reply(402, "pay first"),
     });

@@ -1,6 +1,6 @@
 //! The servers of `misbehaviours`, over stdio, Streamable HTTP and SSE. The name of a case selects the misbehaviour.
 
-use ctx_testkit::{Asked, reply, reply_with};
+use ctx_testkit::{RecordedRequest, reply, reply_with};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::net::TcpStream;
@@ -266,7 +266,7 @@ const JSON: (&str, &str) = ("Content-Type", "application/json");
 const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
 
 /// A Streamable HTTP server.
-pub(crate) fn answer(case: &str, request: &Asked, stream: &mut TcpStream) {
+pub(crate) fn answer(case: &str, request: &RecordedRequest, stream: &mut TcpStream) {
     let send = |stream: &mut TcpStream, bytes: &[u8]| drop(stream.write_all(bytes));
     if case == "redirects in a circle" {
         return send(stream, &reply_with(307, &[("Location", "/mcp")], ""));
@@ -394,7 +394,7 @@ fn misbehave(case: &str, id: &Value, stream: &mut TcpStream) {
 }
 
 /// A server with the HTTP+SSE transport (2024-11-05): an event stream, and an endpoint to post to.
-pub(crate) fn answer_sse(case: &str, request: &Asked, stream: &mut TcpStream) {
+pub(crate) fn answer_sse(case: &str, request: &RecordedRequest, stream: &mut TcpStream) {
     if request.line.starts_with("POST") {
         return drop(stream.write_all(&reply(202, "")));
     }

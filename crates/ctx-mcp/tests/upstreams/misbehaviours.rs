@@ -3,8 +3,8 @@
 use crate::fixture::{SERVER, UpstreamFixture, until};
 use crate::harness::Test;
 use crate::{misbehaving_server, protocol_errors};
-use ctx_mcp::{Headers, HttpKind, OAuthSettings, Transport, UpstreamSettings, UpstreamState};
-use ctx_testkit::Web;
+use ctx_mcp::{Headers, HttpTransportKind, OAuthSettings, Transport, UpstreamSettings, UpstreamState};
+use ctx_testkit::MockWebServer;
 use serde_json::json;
 use std::time::Duration;
 
@@ -232,12 +232,14 @@ async fn check(name: &str, fixture: &UpstreamFixture, outcome: ExpectedOutcome) 
     panic!("{name}: {echoed}");
 }
 
-fn serve(name: &'static str, transport: TransportKind) -> Option<Web> {
+fn serve(name: &'static str, transport: TransportKind) -> Option<MockWebServer> {
     match transport {
-        Http => Some(Web::stream(move |request, stream| misbehaving_server::answer(name, request, stream))),
-        Sse => {
-            Some(Web::stream(move |request, stream| misbehaving_server::answer_sse(name, request, stream)))
-        }
+        Http => Some(MockWebServer::stream(move |request, stream| {
+            misbehaving_server::answer(name, request, stream)
+        })),
+        Sse => Some(MockWebServer::stream(move |request, stream| {
+            misbehaving_server::answer_sse(name, request, stream)
+        })),
         Process | Shell(_) => None,
     }
 }
@@ -258,7 +260,7 @@ fn configure(
         Survives => Duration::from_secs(5),
         _ => Duration::from_secs(60),
     };
-    let kind = if matches!(transport, Sse) { HttpKind::Sse } else { HttpKind::Streamable };
+    let kind = if matches!(transport, Sse) { HttpTransportKind::Sse } else { HttpTransportKind::Streamable };
     match (&mut settings.transport, transport) {
         (Transport::Stdio(command), Process | Shell(_)) => {
             command.environment.push(("MISBEHAVES".into(), name.into()));

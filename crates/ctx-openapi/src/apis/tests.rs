@@ -3,7 +3,7 @@
 
 use super::*;
 use ctx_core::{Call, Caller, Catalog, Decision, Identity, Run, RunLog, ToolName, ToolSpec};
-use ctx_testkit::{Web as TestWeb, reply, reply_with};
+use ctx_testkit::{MockWebServer as TestWeb, reply, reply_with};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;

@@ -5,7 +5,7 @@ use crate::request::{ApiBase, encode_component};
 use crate::response::{ERROR_BODY_BYTES_MAX, HttpResponse};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use ctx_core::{ErrorKind, Reach, Redactor, Secret, ToolError};
+use ctx_core::{AddressPolicy, ErrorKind, Redactor, Secret, ToolError};
 use ctx_net::Request;
 use http::Method;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -121,7 +121,7 @@ async fn fetch_token(
     request: &TokenRequest,
     http_client: &HttpClient,
     url: &Url,
-    reach: Reach,
+    reach: AddressPolicy,
 ) -> Result<AccessToken, ToolError> {
     let requested_at = Instant::now();
     let mut response =

@@ -5,7 +5,7 @@ use crate::ApiError;
 use crate::auth::RequestAuth;
 use crate::response::{ERROR_BODY_BYTES_MAX, HttpResponse};
 use crate::settings::ApiSettings;
-use ctx_core::{ErrorKind, NetworkScope, Reach, Redactor, Secret, ToolError, chain};
+use ctx_core::{AddressPolicy, ErrorKind, NetworkScope, Redactor, Secret, ToolError, chain};
 use ctx_net::{
     BodyError, Client, ClientOptions, CrossOriginHeaders, NetError, Proxy, RedirectChain, Request, Response,
     is_downgrade,
@@ -105,7 +105,7 @@ impl HttpClient {
         auth: &RequestAuth,
         is_from_caller: bool,
         bytes_max: usize,
-        reach: Reach,
+        reach: AddressPolicy,
     ) -> Result<HttpResponse, ToolError> {
         let mut chain = RedirectChain::new(request, reach);
         loop {
@@ -134,7 +134,7 @@ impl HttpClient {
         &self,
         request: Request,
         bytes_max: usize,
-        reach: Reach,
+        reach: AddressPolicy,
         is_allowed: impl Fn(&Url) -> bool,
     ) -> Result<(HttpResponse, Url), ToolError> {
         let mut chain = RedirectChain::new(request, reach);
@@ -157,13 +157,13 @@ impl HttpClient {
         &self,
         request: &Request,
         bytes_max: usize,
-        reach: Reach,
+        reach: AddressPolicy,
     ) -> Result<HttpResponse, ToolError> {
         let response = self.send(request, reach).await?;
         read_response(request, response, bytes_max).await
     }
 
-    async fn send(&self, request: &Request, reach: Reach) -> Result<Response, ToolError> {
+    async fn send(&self, request: &Request, reach: AddressPolicy) -> Result<Response, ToolError> {
         if !["http", "https"].contains(&request.url.scheme()) {
             let message = format!("{}: only http and https can be requested", request.shown());
             return Err(ToolError::new(ErrorKind::Forbidden, message));
@@ -196,19 +196,19 @@ async fn follow_redirect(
 
 /// SSRF policy for a host of trusted configuration: naming a literal address allows it. Only an address that
 /// would be refused is exempted, because an exemption also holds after redirects.
-pub(crate) fn configured_reach(host: &str) -> Reach {
-    match Reach::OWN.check_host(host) {
-        Ok(()) => Reach::OWN,
-        Err(_) => Reach::configured(host),
+pub(crate) fn configured_reach(host: &str) -> AddressPolicy {
+    match AddressPolicy::OWN.check_host(host) {
+        Ok(()) => AddressPolicy::OWN,
+        Err(_) => AddressPolicy::configured(host),
     }
 }
 
 /// SSRF policy for the host that a description was fetched from, by a peer of this network scope. A host name
 /// must not lead to a nearer network than it did then (DNS rebinding); a literal address or a `localhost`
 /// name cannot change, and is treated as configured.
-pub(crate) fn origin_reach(host: &str, scope: NetworkScope) -> Reach {
-    match Reach::INTERNET.check_host(host) {
-        Ok(()) => Reach::of_referrer(scope),
+pub(crate) fn origin_reach(host: &str, scope: NetworkScope) -> AddressPolicy {
+    match AddressPolicy::INTERNET.check_host(host) {
+        Ok(()) => AddressPolicy::of_referrer(scope),
         Err(_) => configured_reach(host),
     }
 }

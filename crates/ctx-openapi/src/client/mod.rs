@@ -10,7 +10,7 @@ use crate::auth::{Renewal, RequestAuth, SchemeCredential, TokenCache};
 use crate::request::ApiBase;
 use crate::response::HttpResponse;
 use crate::settings::ApiSettings;
-use ctx_core::{ErrorKind, Meter, Redactor, ToolError};
+use ctx_core::{ErrorKind, RateLimiter, Redactor, ToolError};
 use ctx_net::Request;
 use http::StatusCode;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 pub(crate) struct ApiClient {
     http_client: HttpClient,
     tokens: TokenCache,
-    meter: Option<Meter>,
+    meter: Option<RateLimiter>,
     in_flight: Semaphore,
     response_bytes: usize,
 }
@@ -48,7 +48,7 @@ impl ApiClient {
         Ok(Self {
             http_client: HttpClient::new(settings)?,
             tokens: TokenCache::default(),
-            meter: settings.rate_limit.map(Meter::new),
+            meter: settings.rate_limit.map(RateLimiter::new),
             in_flight: Semaphore::new(settings.limits.in_flight.max(1)),
             response_bytes: settings.limits.response_bytes,
         })
@@ -71,7 +71,7 @@ impl ApiClient {
         // Masked: a frozen parameter may be a secret, and stand in the path.
         let shown = request.shown();
         let shown = || RequestAuth::default().redactor(self.http_client.secrets()).text(shown.clone());
-        if let Some(Err(delay)) = self.meter.as_ref().map(Meter::take) {
+        if let Some(Err(delay)) = self.meter.as_ref().map(RateLimiter::take) {
             let message = format!("{}: the rate limit that is set for this API is used up", shown());
             return Err(ToolError::new(ErrorKind::RateLimited, message).retry_after(delay));
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::client::HttpClient;
 use crate::settings::ApiSettings;
 use ctx_core::Identifier;
-use ctx_testkit::{Web as TestWeb, reply, reply_with};
+use ctx_testkit::{MockWebServer as TestWeb, reply, reply_with};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -5,7 +5,7 @@ use super::files::decode_text;
 use super::{CachePolicy, WebAddress};
 use crate::client::{HttpClient, configured_reach, origin_reach};
 use crate::document::{Fetch, TEXT_BYTES_MAX};
-use ctx_core::{NetworkScope, Reach};
+use ctx_core::{AddressPolicy, NetworkScope};
 use ctx_net::Request;
 use http::header::{
     ACCEPT, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
@@ -94,7 +94,7 @@ impl CachedFetcher {
         &self,
         url: &Url,
         origin: Option<&Url>,
-        reach: Reach,
+        reach: AddressPolicy,
         policy: CachePolicy,
         deadline: Instant,
     ) -> Result<FetchedText, String> {
@@ -141,7 +141,7 @@ impl CachedFetcher {
         &self,
         url: &Url,
         origin: Option<&Url>,
-        reach: Reach,
+        reach: AddressPolicy,
         cached: Option<&TextMetadata>,
     ) -> Result<Option<(TextMetadata, Url, String)>, String> {
         let mut headers = HeaderMap::from_iter([(ACCEPT, ACCEPT_DESCRIPTION)]);

@@ -2,7 +2,7 @@
 
 use super::RequestError;
 use crate::operation::Operation;
-use ctx_core::Reach;
+use ctx_core::AddressPolicy;
 use url::Url;
 
 /// Base URL of an API with the SSRF policy for its requests.
@@ -10,14 +10,14 @@ use url::Url;
 pub(crate) struct ApiBase {
     pub(crate) url: Url,
     /// Policy for requests to the API itself.
-    pub(crate) reach: Reach,
+    pub(crate) reach: AddressPolicy,
     /// Policy for other hosts that the description names, such as a token endpoint.
-    pub(crate) described_reach: Reach,
+    pub(crate) described_reach: AddressPolicy,
 }
 
 impl ApiBase {
     /// Policy for a URL that the description names.
-    pub(crate) fn reach_of(&self, url: &Url) -> Reach {
+    pub(crate) fn reach_of(&self, url: &Url) -> AddressPolicy {
         if url.host() == self.url.host() { self.reach } else { self.described_reach }
     }
 }

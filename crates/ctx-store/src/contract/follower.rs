@@ -1,7 +1,7 @@
 //! Followers of the change feed: simple views that are built only from its pages.
 
 use crate::changes::{ChangeCursor, ChangeScope, Generation, VectorSequence};
-use crate::documents::{ChunkPlace, DocumentKey, IndexedDocument};
+use crate::documents::{ChunkPosition, DocumentKey, IndexedDocument};
 use crate::store::Store;
 use crate::vectors::ModelKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,7 @@ impl DocumentFollower {
 pub(super) struct VectorFollower {
     model: ModelKey,
     cursor: ChangeCursor,
-    pub(super) vectors: BTreeMap<VectorSequence, ChunkPlace>,
+    pub(super) vectors: BTreeMap<VectorSequence, ChunkPosition>,
 }
 
 impl VectorFollower {
@@ -101,7 +101,7 @@ impl VectorFollower {
         let state = store.vector_state(self.model).unwrap();
         assert_eq!(self.vectors.len() as u64, state.live, "no vector is missed");
         assert_eq!(self.vectors.keys().next_back().copied().unwrap_or_default(), state.newest);
-        let places: Vec<ChunkPlace> = self.vectors.values().copied().collect();
+        let places: Vec<ChunkPosition> = self.vectors.values().copied().collect();
         let by_chunk = store.exact_chunk_vectors(self.model, &places).unwrap();
         assert_eq!(by_chunk, exact.into_iter().filter(Option::is_some).collect::<Vec<_>>());
     }

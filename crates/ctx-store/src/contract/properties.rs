@@ -4,7 +4,7 @@ use super::OpenStore;
 use super::follower::{DocumentFollower, VectorFollower};
 use super::samples::{document, half, id, source, vector, with_vectors};
 use crate::changes::Checkpoint;
-use crate::documents::{DocumentId, Mutation, NewDocument, SkipNote, Stamp, StoredStamp};
+use crate::documents::{DocumentId, DocumentStamp, Mutation, NewDocument, SkipNote, StoredStamp};
 use crate::files::FileState;
 use crate::store::Store;
 use crate::vectors::{DocumentVectors, ModelKey, PendingQuery};
@@ -277,7 +277,7 @@ impl ExpectedStore {
                 let expected = self.documents.get(&id);
                 let stored = store.document(id).unwrap();
                 assert_eq!(stored.map(|one| one.body), expected.map(|one| one.body.clone()));
-                let stamp = Stamp {
+                let stamp = DocumentStamp {
                     stored: expected.map(|one| StoredStamp {
                         hash: one.hash.to_vec(),
                         fingerprint: one.fingerprint.clone(),

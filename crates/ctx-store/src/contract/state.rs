@@ -1,8 +1,8 @@
 //! Runs and definitions.
 
 use super::OpenState;
-use crate::state::{RUN_TREE_MAX, RunFilter, Server, ServerDefinitions};
-use ctx_core::{Outcome, Run, RunId};
+use crate::state::{DefinitionKey, RUN_TREE_MAX, RunFilter, ServerDefinitions};
+use ctx_core::{Run, RunId, RunOutcome};
 use jiff::Timestamp;
 use serde_json::json;
 use std::time::Duration;
@@ -25,8 +25,10 @@ pub(super) fn run(number: u128, parent: Option<u128>, code: Option<&str>) -> Run
         arguments: json!({"query": "x"}),
         argument_bytes: 13,
         result_bytes: 100,
-        outcome: code
-            .map_or(Outcome::Ok, |code| Outcome::Failed { code: code.to_owned(), message: "no".to_owned() }),
+        outcome: code.map_or(RunOutcome::Ok, |code| RunOutcome::Failed {
+            code: code.to_owned(),
+            message: "no".to_owned(),
+        }),
     }
 }
 
@@ -55,7 +57,7 @@ pub(super) fn runs_come_back_with_what_was_called_inside(open: OpenState<'_>) {
     assert_eq!(list(RunFilter { tool: Some("even".to_owned()), ..all() }), []);
     let tree = state.run_tree(run_id(1)).unwrap();
     assert_eq!(tree.len(), 4);
-    assert!(tree.iter().any(|recorded| recorded.run.outcome == Outcome::Ok && recorded.inside.calls == 1));
+    assert!(tree.iter().any(|recorded| recorded.run.outcome == RunOutcome::Ok && recorded.inside.calls == 1));
     let text = run_id(5).to_string();
     assert_eq!(state.find_run(&text).unwrap(), Some(run_id(5)));
     assert_eq!(state.find_run(&text[..8]).unwrap(), None, "several begin so");
@@ -95,7 +97,7 @@ pub(super) fn definitions_are_accepted_once_and_then_by_decision(open: OpenState
         seen: seen.to_owned(),
         accepted: accepted.to_owned(),
     };
-    let up = Server { name: "up", reach: "a" };
+    let up = DefinitionKey { name: "up", reach: "a" };
     assert_eq!(state.definitions(&up).unwrap(), None);
     assert!(!state.accept_definitions(&up, "one").unwrap(), "nothing is remembered of it");
     assert_eq!(state.see_definitions(&up, "one").unwrap(), record_of("one", "one"));
@@ -104,7 +106,7 @@ pub(super) fn definitions_are_accepted_once_and_then_by_decision(open: OpenState
     assert!(!state.extend_definitions(&up, "one", "more").unwrap(), "something else is accepted by now");
     assert!(state.extend_definitions(&up, "two", "more").unwrap());
     assert_eq!(state.definitions(&up).unwrap(), Some(record_of("two", "more")));
-    let elsewhere = Server { reach: "b", ..up };
+    let elsewhere = DefinitionKey { reach: "b", ..up };
     assert_eq!(state.see_definitions(&elsewhere, "other").unwrap(), record_of("other", "other"));
     assert_eq!(state.definitions(&up).unwrap(), Some(record_of("two", "more")));
 }

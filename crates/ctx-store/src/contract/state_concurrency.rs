@@ -2,7 +2,7 @@
 
 use super::OpenState;
 use super::state::{run, run_id};
-use crate::state::{RUN_DAYS_KEPT, RUNS_KEPT, RunFilter, Server, State};
+use crate::state::{DefinitionKey, RUN_DAYS_KEPT, RUNS_KEPT, RunFilter, State};
 use ctx_core::RunId;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ pub(super) fn two_handles_record_at_once_and_lose_nothing(open: OpenState<'_>) {
 
 pub(super) fn of_racing_extensions_none_is_lost(open: OpenState<'_>) {
     let handles = [open("race"), open("race")];
-    let server = Server { name: "up", reach: "a" };
+    let server = DefinitionKey { name: "up", reach: "a" };
     handles[0].see_definitions(&server, "0").unwrap();
     let extend = |state: &dyn State, writer: usize| {
         for addition in 0..ADDITIONS {

@@ -2,8 +2,8 @@
 
 use super::OpenState;
 use super::state::{run, run_id};
-use crate::state::{RecordedRun, RunFilter, Server, ServerDefinitions, State};
-use ctx_core::{Inside, Outcome, Run};
+use crate::state::{DefinitionKey, RecordedRun, RunFilter, ServerDefinitions, State};
+use ctx_core::{NestedCallStats, Run, RunOutcome};
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
@@ -81,8 +81,8 @@ pub(super) fn any_sequence_of_runs_and_decisions_is_remembered(open: OpenState<'
     }
 }
 
-fn server(name: ServerIndexes) -> Server<'static> {
-    Server { name: SERVERS[name.0], reach: REACHES[name.1] }
+fn server(name: ServerIndexes) -> DefinitionKey<'static> {
+    DefinitionKey { name: SERVERS[name.0], reach: REACHES[name.1] }
 }
 
 fn definitions((seen, accepted): (usize, usize)) -> ServerDefinitions {
@@ -142,7 +142,7 @@ impl ExpectedState {
         let run = self.runs[&number].clone();
         let inside = self.nested_runs(number);
         let bytes: usize = inside.iter().map(|number| self.runs[number].result_bytes).sum();
-        RecordedRun { inside: Inside::new(inside.len() as u64, bytes as u64, run.result_bytes), run }
+        RecordedRun { inside: NestedCallStats::new(inside.len() as u64, bytes as u64, run.result_bytes), run }
     }
 
     fn compare(&self, state: &dyn State) {
@@ -152,7 +152,7 @@ impl ExpectedState {
                     let is_listed = |run: &Run| {
                         run.parent.is_none()
                             && tool.is_none_or(|tool| run.tool == tool)
-                            && (!failed || run.outcome != Outcome::Ok)
+                            && (!failed || run.outcome != RunOutcome::Ok)
                     };
                     let newest = self.runs.iter().rev().filter(|(_, run)| is_listed(run)).take(limit);
                     let expected: Vec<RecordedRun> =

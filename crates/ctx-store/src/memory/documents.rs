@@ -3,20 +3,20 @@
 use super::{DocumentEntry, MemoryStore, SkippedFile, StoreContent};
 use crate::changes::Generation;
 use crate::documents::{
-    Applied, Chunk, ChunkPlace, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore,
-    DocumentSummary, DocumentText, ListedDocument, Mutation, NewDocument, SkipNote, SourceCounts,
-    SourceRecord, Stamp, StoredDocument, StoredStamp, SyncOutcome,
+    ApplyResult, Chunk, ChunkPosition, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet,
+    DocumentStamp, DocumentStore, DocumentSummary, DocumentText, ListedDocument, Mutation, NewDocument,
+    SkipNote, SourceCounts, SourceRecord, StoredDocument, StoredStamp, SyncOutcome,
 };
 use crate::error::StoreError;
-use crate::files::{FilePlace, FileState, KnownFile};
+use crate::files::{FilePosition, FileState, SourceFile};
 use crate::filters::Filters;
 use ctx_core::SourceName;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl DocumentStore for MemoryStore {
-    fn apply(&self, mutations: &[Mutation]) -> Result<Applied, StoreError> {
-        let mut applied = Applied::default();
+    fn apply(&self, mutations: &[Mutation]) -> Result<ApplyResult, StoreError> {
+        let mut applied = ApplyResult::default();
         for mutation in mutations {
             let generation = self.content().apply(mutation);
             applied.deleted += u64::from(generation.is_some() && matches!(mutation, Mutation::Delete(_)));
@@ -25,9 +25,9 @@ impl DocumentStore for MemoryStore {
         Ok(applied)
     }
 
-    fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<Stamp>, StoreError> {
+    fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<DocumentStamp>, StoreError> {
         let content = self.content();
-        let stamp = |id: &DocumentId| Stamp {
+        let stamp = |id: &DocumentId| DocumentStamp {
             stored: content.entry(*id).map(|entry| StoredStamp {
                 hash: entry.document.hash.to_vec(),
                 fingerprint: entry.document.fingerprint.clone(),
@@ -79,12 +79,12 @@ impl DocumentStore for MemoryStore {
     fn files(
         &self,
         source: &SourceName,
-        after: Option<&FilePlace>,
+        after: Option<&FilePosition>,
         limit: usize,
-    ) -> Result<Vec<KnownFile>, StoreError> {
+    ) -> Result<Vec<SourceFile>, StoreError> {
         let (content, source) = (self.content(), source.to_string());
         let stored = content.documents.values().filter(|entry| entry.document.source == source);
-        let mut files: Vec<KnownFile> = stored.map(|entry| content.stored_file(entry)).collect();
+        let mut files: Vec<SourceFile> = stored.map(|entry| content.stored_file(entry)).collect();
         let skipped = content.skipped.iter().filter(|(_, skipped)| skipped.source == source);
         let without_text = skipped.filter(|(id, _)| content.key_of(**id).is_none());
         files.extend(without_text.map(|(id, skipped)| skipped_file(*id, skipped)));
@@ -105,9 +105,9 @@ impl DocumentStore for MemoryStore {
         Ok(found.map(|(key, entry)| document_summary(key, entry)).collect())
     }
 
-    fn chunk_texts(&self, chunks: &[ChunkPlace]) -> Result<Vec<ChunkText>, StoreError> {
+    fn chunk_texts(&self, chunks: &[ChunkPosition]) -> Result<Vec<ChunkText>, StoreError> {
         let content = self.content();
-        let text = |(key, position): &ChunkPlace| {
+        let text = |(key, position): &ChunkPosition| {
             let document = &content.documents.get(key)?.document;
             let span = document.chunks.get(usize::try_from(*position).ok()?)?;
             Some(ChunkText { heading: span.heading.clone(), text: span.of(&document.body).to_owned() })
@@ -268,11 +268,11 @@ impl StoreContent {
         self.skipped.insert(file.id, skipped);
     }
 
-    fn stored_file(&self, entry: &DocumentEntry) -> KnownFile {
+    fn stored_file(&self, entry: &DocumentEntry) -> SourceFile {
         let document = &entry.document;
         let skipped = self.skipped.get(&document.id);
         let note = skipped.map(|skipped| (skipped.note.fingerprint.as_str(), skipped.note.reason.clone()));
-        KnownFile {
+        SourceFile {
             id: document.id,
             source_id: Some(document.source_id.clone()),
             read_at: Some(skipped.map_or(entry.read_at, |skipped| skipped.read_at)),
@@ -288,8 +288,8 @@ struct FileRef<'a> {
     source_id: &'a str,
 }
 
-fn skipped_file(id: DocumentId, skipped: &SkippedFile) -> KnownFile {
-    KnownFile {
+fn skipped_file(id: DocumentId, skipped: &SkippedFile) -> SourceFile {
+    SourceFile {
         id,
         source_id: Some(skipped.source_id.clone()),
         read_at: Some(skipped.read_at),

@@ -16,7 +16,7 @@ use crate::changes::{
 use crate::documents::{DocumentId, DocumentKey, IndexedDocument, NewDocument, SkipNote, SourceRecord};
 use crate::error::StoreError;
 use crate::lease::{Lease, LeaseGuard};
-use crate::store::{Store, StoreAbout};
+use crate::store::{Store, StoreIdentity};
 use crate::vectors::{ModelKey, NewVector, UnreadableChunk, VectorRow};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashSet};
@@ -26,7 +26,7 @@ use uuid::Uuid;
 /// A store that lasts until its last clone is dropped. Clones share their content.
 #[derive(Clone)]
 pub struct MemoryStore {
-    about: StoreAbout,
+    about: StoreIdentity,
     content: Arc<Mutex<StoreContent>>,
     leases: Arc<Mutex<HashSet<Lease>>>,
 }
@@ -74,7 +74,7 @@ struct StoredVector {
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        let about = StoreAbout { id: Uuid::new_v4(), location: "memory".to_owned() };
+        let about = StoreIdentity { id: Uuid::new_v4(), location: "memory".to_owned() };
         Self { about, content: Arc::default(), leases: Arc::default() }
     }
 }
@@ -125,7 +125,7 @@ impl Drop for HeldLease {
 }
 
 impl Store for MemoryStore {
-    fn about(&self) -> &StoreAbout {
+    fn about(&self) -> &StoreIdentity {
         &self.about
     }
 

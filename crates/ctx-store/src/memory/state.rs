@@ -2,10 +2,10 @@
 
 use crate::error::StoreError;
 use crate::state::{
-    RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, Server, ServerDefinitions, State,
+    DefinitionKey, RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, ServerDefinitions, State,
     with_nested_totals,
 };
-use ctx_core::{Outcome, Run, RunId, RunLog};
+use ctx_core::{Run, RunId, RunLog, RunOutcome};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ impl MemoryState {
 }
 
 impl StateContent {
-    fn find_definitions(&mut self, server: &Server<'_>) -> Option<&mut ServerDefinitions> {
+    fn find_definitions(&mut self, server: &DefinitionKey<'_>) -> Option<&mut ServerDefinitions> {
         let is_match = |(name, reach): &(String, String)| name == server.name && reach == server.reach;
         self.definitions.iter_mut().find(|(key, _)| is_match(key)).map(|(_, record)| record)
     }
@@ -98,7 +98,7 @@ impl State for MemoryState {
         newest_first.retain(|RecordedRun { run, .. }| {
             run.parent.is_none()
                 && filter.tool.as_ref().is_none_or(|tool| *tool == run.tool)
-                && (!filter.failed || run.outcome != Outcome::Ok)
+                && (!filter.failed || run.outcome != RunOutcome::Ok)
         });
         newest_first.truncate(filter.limit);
         Ok(newest_first)
@@ -117,11 +117,15 @@ impl State for MemoryState {
         }
     }
 
-    fn definitions(&self, server: &Server<'_>) -> Result<Option<ServerDefinitions>, StoreError> {
+    fn definitions(&self, server: &DefinitionKey<'_>) -> Result<Option<ServerDefinitions>, StoreError> {
         Ok(self.content().find_definitions(server).cloned())
     }
 
-    fn see_definitions(&self, server: &Server<'_>, seen: &str) -> Result<ServerDefinitions, StoreError> {
+    fn see_definitions(
+        &self,
+        server: &DefinitionKey<'_>,
+        seen: &str,
+    ) -> Result<ServerDefinitions, StoreError> {
         let mut content = self.content();
         let accepted = content
             .find_definitions(server)
@@ -139,7 +143,7 @@ impl State for MemoryState {
         Ok(record)
     }
 
-    fn accept_definitions(&self, server: &Server<'_>, accepted: &str) -> Result<bool, StoreError> {
+    fn accept_definitions(&self, server: &DefinitionKey<'_>, accepted: &str) -> Result<bool, StoreError> {
         let mut content = self.content();
         let Some(record) = content.find_definitions(server) else { return Ok(false) };
         record.accepted = accepted.to_owned();
@@ -148,7 +152,7 @@ impl State for MemoryState {
 
     fn extend_definitions(
         &self,
-        server: &Server<'_>,
+        server: &DefinitionKey<'_>,
         before: &str,
         accepted: &str,
     ) -> Result<bool, StoreError> {

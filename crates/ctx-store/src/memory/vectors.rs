@@ -2,7 +2,7 @@
 
 use super::{DocumentEntry, MemoryStore, StoreContent, StoredVector};
 use crate::changes::VectorSequence;
-use crate::documents::{ChunkPlace, DocumentKey};
+use crate::documents::{ChunkPosition, DocumentKey};
 use crate::error::StoreError;
 use crate::vectors::{
     DocumentVectors, ModelKey, NewVector, NewVectors, PendingDocument, PendingQuery, UnreadableChunk,
@@ -163,10 +163,10 @@ impl VectorStore for MemoryStore {
     fn exact_chunk_vectors(
         &self,
         model: ModelKey,
-        chunks: &[ChunkPlace],
+        chunks: &[ChunkPosition],
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let content = self.content();
-        let half = |(document, position): &ChunkPlace| {
+        let half = |(document, position): &ChunkPosition| {
             let mut vectors = content.vectors_of(*document, model);
             let found = vectors.find(|vector| vector.position as u64 == *position);
             found.map(|vector| vector.half.clone())

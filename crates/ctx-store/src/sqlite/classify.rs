@@ -1,12 +1,12 @@
 //! Conversion of SQLite errors to [`StoreError`].
 
-use crate::error::{Place, StoreError, StorePart};
+use crate::error::{StoreError, StoreLocation, StorePart};
 use rusqlite::ErrorCode;
 use std::path::Path;
 
 /// The location of a store, for error messages.
-pub(super) fn place(path: &Path) -> Place {
-    Place { name: path.display().to_string(), part: StorePart::Documents }
+pub(super) fn place(path: &Path) -> StoreLocation {
+    StoreLocation { name: path.display().to_string(), part: StorePart::Documents }
 }
 
 /// Converts SQLite errors by their error code.

@@ -4,7 +4,7 @@ use super::SqliteStore;
 use super::read::uuid;
 use crate::documents::DocumentId;
 use crate::error::StoreError;
-use crate::files::{FilePlace, FileState, KnownFile};
+use crate::files::{FilePosition, FileState, SourceFile};
 use ctx_core::SourceName;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, ToSql, params};
@@ -13,9 +13,9 @@ impl SqliteStore {
     pub(super) fn list_files(
         &self,
         source: &SourceName,
-        after: Option<&FilePlace>,
+        after: Option<&FilePosition>,
         limit: usize,
-    ) -> Result<Vec<KnownFile>, StoreError> {
+    ) -> Result<Vec<SourceFile>, StoreError> {
         let source = source.to_string();
         self.read(|connection| {
             // One snapshot for both tables.
@@ -49,9 +49,9 @@ impl SqliteStore {
 fn named_files(
     connection: &Connection,
     source: &str,
-    after: Option<&FilePlace>,
+    after: Option<&FilePosition>,
     limit: usize,
-) -> rusqlite::Result<Vec<KnownFile>> {
+) -> rusqlite::Result<Vec<SourceFile>> {
     let name = after.and_then(|after| after.source_id.as_deref()).unwrap_or_default();
     // The empty string is a valid name, so the first page includes it.
     let (comparison, id) = match after {
@@ -88,9 +88,9 @@ fn named_files(
 fn nameless_files(
     connection: &Connection,
     source: &str,
-    after: Option<&FilePlace>,
+    after: Option<&FilePosition>,
     limit: usize,
-) -> rusqlite::Result<Vec<KnownFile>> {
+) -> rusqlite::Result<Vec<SourceFile>> {
     let id = after.map_or([].as_slice(), |after| after.id.as_bytes().as_slice());
     query(
         connection,
@@ -107,17 +107,17 @@ fn query(
     connection: &Connection,
     sql: &str,
     parameters: &[&dyn ToSql],
-    file: fn(&Row<'_>) -> rusqlite::Result<KnownFile>,
-) -> rusqlite::Result<Vec<KnownFile>> {
+    file: fn(&Row<'_>) -> rusqlite::Result<SourceFile>,
+) -> rusqlite::Result<Vec<SourceFile>> {
     connection.prepare_cached(sql)?.query_map(parameters, file)?.collect()
 }
 
-fn stored_file(row: &Row<'_>) -> rusqlite::Result<KnownFile> {
+fn stored_file(row: &Row<'_>) -> rusqlite::Result<SourceFile> {
     let (fingerprint, noted_fingerprint): (Option<String>, Option<String>) = (row.get(3)?, row.get(4)?);
     let reason: Option<String> = row.get(5)?;
     let has_note = noted_fingerprint.is_some();
     let note = noted_fingerprint.as_deref().map(|noted_fingerprint| (noted_fingerprint, reason));
-    Ok(KnownFile {
+    Ok(SourceFile {
         id: uuid(row, 0)?,
         source_id: row.get(1)?,
         read_at: read_time(row, if has_note { 6 } else { 2 })?,
@@ -125,8 +125,8 @@ fn stored_file(row: &Row<'_>) -> rusqlite::Result<KnownFile> {
     })
 }
 
-fn skipped_file(row: &Row<'_>) -> rusqlite::Result<KnownFile> {
-    Ok(KnownFile {
+fn skipped_file(row: &Row<'_>) -> rusqlite::Result<SourceFile> {
+    Ok(SourceFile {
         id: uuid(row, 0)?,
         source_id: row.get(1)?,
         read_at: read_time(row, 2)?,

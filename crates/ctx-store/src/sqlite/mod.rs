@@ -25,7 +25,7 @@ pub(crate) use state::{connect_state, create_state, state_error, state_place};
 use crate::error::StoreError;
 use crate::lease::{Lease, LeaseGuard, source_file_stem};
 use crate::private;
-use crate::store::{Store, StoreAbout};
+use crate::store::{Store, StoreIdentity};
 use classify::{Classify, place};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ const READERS_MAX: usize = 8;
 /// A store in a SQLite file. Leases are lock files next to it.
 pub struct SqliteStore {
     path: PathBuf,
-    about: StoreAbout,
+    about: StoreIdentity,
     connections: RwLock<Connections>,
 }
 
@@ -99,7 +99,7 @@ impl SqliteStore {
         }
         schema::refuse_foreign(path)?;
         let (id, connections) = Connections::open(path)?;
-        let about = StoreAbout { id, location: path.display().to_string() };
+        let about = StoreIdentity { id, location: path.display().to_string() };
         Ok(Self { path: path.to_owned(), about, connections: RwLock::new(connections) })
     }
 
@@ -176,7 +176,7 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn about(&self) -> &StoreAbout {
+    fn about(&self) -> &StoreIdentity {
         &self.about
     }
 
@@ -377,7 +377,7 @@ mod tests {
         let opened_at = Instant::now();
         let connections =
             Connections { access: Access::Exclusive, writer: None, readers, is_disk_full: true, opened_at };
-        let about = StoreAbout { id, location: String::new() };
+        let about = StoreIdentity { id, location: String::new() };
         let store = SqliteStore { path: path.clone(), about, connections: RwLock::new(connections) };
         assert!(matches!(store.ensure_model("m"), Err(StoreError::Full { .. })));
         assert!(!store.writable());

@@ -3,12 +3,12 @@
 use super::SqliteStore;
 use super::vectors::sources_with_documents;
 use crate::documents::{
-    Applied, Chunk, ChunkPlace, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet, DocumentStore,
-    DocumentSummary, DocumentText, ListedDocument, Mutation, SkipNote, SourceCounts, SourceRecord, Span,
-    Stamp, StoredDocument, StoredStamp, SyncOutcome,
+    ApplyResult, Chunk, ChunkPosition, ChunkText, DocumentId, DocumentKey, DocumentName, DocumentSet,
+    DocumentStamp, DocumentStore, DocumentSummary, DocumentText, ListedDocument, Mutation, SkipNote,
+    SourceCounts, SourceRecord, Span, StoredDocument, StoredStamp, SyncOutcome,
 };
 use crate::error::StoreError;
-use crate::files::{FilePlace, KnownFile};
+use crate::files::{FilePosition, SourceFile};
 use crate::filters::Filters;
 use ctx_core::{Cursor, SourceName};
 use jiff::Timestamp;
@@ -24,11 +24,11 @@ const STAMPS_AT_ONCE: usize = 256;
 const STAMPS_FEW: usize = 16;
 
 impl DocumentStore for SqliteStore {
-    fn apply(&self, mutations: &[Mutation]) -> Result<Applied, StoreError> {
+    fn apply(&self, mutations: &[Mutation]) -> Result<ApplyResult, StoreError> {
         self.apply_all(mutations)
     }
 
-    fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<Stamp>, StoreError> {
+    fn stamps(&self, ids: &[DocumentId]) -> Result<Vec<DocumentStamp>, StoreError> {
         self.read(|connection| {
             // One snapshot for both tables.
             let snapshot = connection.unchecked_transaction()?;
@@ -42,7 +42,7 @@ impl DocumentStore for SqliteStore {
             let mut skipped = snapshot.prepare_cached(&format!(
                 "SELECT id, fingerprint, reason, source_id IS NOT NULL FROM passed_over WHERE id IN ({list})"
             ))?;
-            let mut found: HashMap<Uuid, Stamp> = HashMap::with_capacity(ids.len());
+            let mut found: HashMap<Uuid, DocumentStamp> = HashMap::with_capacity(ids.len());
             for batch in ids.chunks(size) {
                 for_each_row(&mut stored, batch, size, |id, row| {
                     let stamp = StoredStamp { hash: row.get(1)?, fingerprint: row.get(2)? };
@@ -85,9 +85,9 @@ impl DocumentStore for SqliteStore {
     fn files(
         &self,
         source: &SourceName,
-        after: Option<&FilePlace>,
+        after: Option<&FilePosition>,
         limit: usize,
-    ) -> Result<Vec<KnownFile>, StoreError> {
+    ) -> Result<Vec<SourceFile>, StoreError> {
         self.list_files(source, after, limit)
     }
 
@@ -142,7 +142,7 @@ impl DocumentStore for SqliteStore {
         })
     }
 
-    fn chunk_texts(&self, chunks: &[ChunkPlace]) -> Result<Vec<ChunkText>, StoreError> {
+    fn chunk_texts(&self, chunks: &[ChunkPosition]) -> Result<Vec<ChunkText>, StoreError> {
         self.read(|connection| {
             let snapshot = connection.unchecked_transaction()?;
             let mut statement = snapshot.prepare_cached(

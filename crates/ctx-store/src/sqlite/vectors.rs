@@ -7,7 +7,7 @@ use super::SqliteStore;
 use super::read::spans;
 use super::unreadable;
 use crate::changes::{Generation, VectorSequence};
-use crate::documents::ChunkPlace;
+use crate::documents::ChunkPosition;
 use crate::error::StoreError;
 use crate::vectors::{
     DocumentVectors, ModelKey, NewVector, NewVectors, PendingDocument, PendingQuery, TextHash,
@@ -200,7 +200,7 @@ impl VectorStore for SqliteStore {
     fn exact_chunk_vectors(
         &self,
         model: ModelKey,
-        chunks: &[ChunkPlace],
+        chunks: &[ChunkPosition],
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.read(|connection| {
             let snapshot = connection.unchecked_transaction()?;

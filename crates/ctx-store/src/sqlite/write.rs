@@ -3,15 +3,15 @@
 use super::SqliteStore;
 use super::vectors;
 use crate::changes::Generation;
-use crate::documents::{Applied, DocumentId, Mutation, NewDocument, SyncOutcome};
+use crate::documents::{ApplyResult, DocumentId, Mutation, NewDocument, SyncOutcome};
 use crate::error::StoreError;
 use ctx_core::SourceName;
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 impl SqliteStore {
-    pub(super) fn apply_all(&self, mutations: &[Mutation]) -> Result<Applied, StoreError> {
-        let mut applied = Applied::default();
+    pub(super) fn apply_all(&self, mutations: &[Mutation]) -> Result<ApplyResult, StoreError> {
+        let mut applied = ApplyResult::default();
         for mutation in mutations {
             let generation = self.write(|transaction| apply(transaction, mutation))?;
             applied.deleted += u64::from(generation.is_some() && matches!(mutation, Mutation::Delete(_)));

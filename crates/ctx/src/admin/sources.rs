@@ -6,7 +6,7 @@ use crate::workspace::{SourceFreshness, time_until_due};
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, SourceName, ToolError};
 use ctx_knowledge::{Knowledge, SourceStatus};
-use ctx_store::{FilePlace, KnownFile};
+use ctx_store::{FilePosition, SourceFile};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,7 @@ pub(crate) struct ListFilesRequest {
     source: String,
     /// Cursor of the page: `next` of the previous page.
     #[serde(default)]
-    after: Option<FilePlace>,
+    after: Option<FilePosition>,
     /// Maximum number of files; 100 by default, and at most 1,000.
     #[serde(default)]
     limit: Option<usize>,
@@ -101,9 +101,9 @@ pub(crate) struct ListFilesRequest {
 pub(crate) struct FileList {
     /// Files by name. Files without text that an earlier version skipped have no name until the next sync;
     /// they come last.
-    files: Vec<KnownFile>,
+    files: Vec<SourceFile>,
     /// Cursor of the next page, if there is one.
-    next: Option<FilePlace>,
+    next: Option<FilePosition>,
 }
 
 #[async_trait]
@@ -128,7 +128,7 @@ impl Operation for ListFiles {
         }
         let has_more = files.len() > limit;
         files.truncate(limit);
-        let next = files.last().filter(|_| has_more).map(KnownFile::place);
+        let next = files.last().filter(|_| has_more).map(SourceFile::place);
         Ok(FileList { files, next })
     }
 }
@@ -138,7 +138,9 @@ mod tests {
     use super::*;
     use crate::admin::{Admin, call, tool};
     use ctx_core::Catalog;
-    use ctx_knowledge::{Chunking, Extraction, ExtractionSettings, KnowledgeOptions, Mode, Tuning};
+    use ctx_knowledge::{
+        Chunking, Extraction, ExtractionSettings, KnowledgeOptions, SearchMode, SearchTuning,
+    };
     use ctx_store::{DocumentId, DocumentStore, FileState, MemoryStore, Mutation};
     use std::path::PathBuf;
 
@@ -163,9 +165,9 @@ mod tests {
             store: folder.join("ctx.sqlite"),
             extraction: Extraction::confined(ExtractionSettings::new(PathBuf::new(), Vec::new())),
             chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
-            mode: Mode::Keyword,
+            mode: SearchMode::Keyword,
             final_limit: 12,
-            tuning: Tuning {
+            tuning: SearchTuning {
                 keyword_candidates: 100,
                 vector_candidates: 100,
                 hybrid_alpha: None,
@@ -179,7 +181,7 @@ mod tests {
         Catalog::builder().provider(Arc::new(admin)).build()
     }
 
-    fn request(after: Option<FilePlace>, limit: usize) -> ListFilesRequest {
+    fn request(after: Option<FilePosition>, limit: usize) -> ListFilesRequest {
         ListFilesRequest { source: "filesystem:docs".to_owned(), after, limit: Some(limit) }
     }
 

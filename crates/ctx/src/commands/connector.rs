@@ -6,7 +6,7 @@ use crate::cli::{GlobalOptions, examples};
 use crate::error::CommandResult;
 use crate::output::count;
 use clap::Subcommand;
-use ctx_core::{Change, Content, Document, Known, Sink, chain};
+use ctx_core::{Change, Document, DocumentContent, KnownDocuments, Sink, chain};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ impl ConnectorTest {
 /// No known items, as in the first sync of a source.
 struct NoKnownItems;
 
-impl Known for NoKnownItems {
+impl KnownDocuments for NoKnownItems {
     fn is_current(&self, _: &str, _: &str) -> bool {
         false
     }
@@ -165,8 +165,8 @@ impl ScanSummary {
 /// A document as it is shown: all of its fields, with only the beginning of its text.
 fn preview(document: &Document) -> Value {
     let text = match &document.content {
-        Content::Text(text) => text.clone(),
-        Content::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        DocumentContent::Text(text) => text.clone(),
+        DocumentContent::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
     };
     let mut body: String = text.chars().take(TEXT_CHARS_SHOWN).collect();
     if body.len() < text.len() {

@@ -8,7 +8,7 @@ use crate::progress::ProgressMeter;
 use crate::signals::{Signals, until_interrupted};
 use crate::workspace::Workspace;
 use clap::Subcommand;
-use ctx_knowledge::{Effort, FillProgress, Filled};
+use ctx_knowledge::{Effort, FillProgress, FillReport};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -87,7 +87,7 @@ pub(crate) async fn fill(
     workspace: &Workspace,
     cancellation: &CancellationToken,
     output: CommandOutput,
-) -> CommandResult<Filled> {
+) -> CommandResult<FillReport> {
     let filling = {
         let (knowledge, cancellation) = (workspace.knowledge.clone(), cancellation.clone());
         move || {

@@ -4,7 +4,7 @@ use super::script_test::LogPrinter;
 use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::trust::CALL_GROUPS;
-use ctx_core::{Call, Caller, Catalog, Entry, ErrorKind};
+use ctx_core::{Call, Caller, Catalog, CatalogEntry, ErrorKind};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ impl Exec {
 }
 
 fn has_same_functions(one: &Catalog, other: &Catalog) -> bool {
-    let function = |entry: &Entry| (entry.name.to_string(), entry.spec.clone());
+    let function = |entry: &CatalogEntry| (entry.name.to_string(), entry.spec.clone());
     one.entries().map(function).eq(other.entries().map(function))
 }
 

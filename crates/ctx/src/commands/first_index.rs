@@ -7,7 +7,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::output::{CommandOutput, bytes, count};
 use crate::workspace::Workspace;
 use ctx_core::SourceName;
-use ctx_knowledge::{OpenOptions, Survey, SurveyLimits};
+use ctx_knowledge::{FolderSurvey, OpenOptions, SurveyLimits};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ fn confirm(
         document_bytes_max,
         own_files: &[],
     };
-    let mut survey = Survey::default();
+    let mut survey = FolderSurvey::default();
     for source in sources {
         // Invalid settings are reported when the source is opened.
         if !survey.is_cut && survey.add_folder(&source.settings, options, LIMITS).is_err() {
@@ -121,8 +121,8 @@ fn special_folder(path: &Path) -> Option<&'static str> {
 }
 
 /// Describes how much would be indexed, and the time and disk space that this takes.
-fn describe(survey: &Survey) -> String {
-    let Survey { files, bytes: size, entries, is_cut } = *survey;
+fn describe(survey: &FolderSurvey) -> String {
+    let FolderSurvey { files, bytes: size, entries, is_cut } = *survey;
     let space = bytes(size.saturating_mul(INDEX_BYTES_PER_BYTE));
     let time = duration((files / FILES_PER_SECOND).max(size / BYTES_PER_SECOND));
     let counted = match files > LIMITS.files {
@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn an_estimate_says_how_much_and_how_long() {
-        let survey = |files, bytes, entries, is_cut| describe(&Survey { files, bytes, entries, is_cut });
+        let survey =
+            |files, bytes, entries, is_cut| describe(&FolderSurvey { files, bytes, entries, is_cut });
         assert_eq!(
             survey(7_000, 79_000_000, 7_100, false),
             "7,000 files with 75.3 MiB would be indexed, which takes about 9 seconds until it can be searched, and about \

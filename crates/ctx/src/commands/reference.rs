@@ -6,7 +6,8 @@ use crate::error::{CommandError, CommandResult};
 use ctx_core::{Catalog, LiveCatalog};
 use ctx_http::{Access, Api, HttpLimits};
 use ctx_knowledge::{
-    Chunking, Context, Extraction, ExtractionSettings, Knowledge, KnowledgeOptions, Mode, Tuning,
+    Chunking, ContextProvider, Extraction, ExtractionSettings, Knowledge, KnowledgeOptions, SearchMode,
+    SearchTuning,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -150,9 +151,9 @@ fn openapi(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
         // There are no sources, so no extraction worker is ever started.
         extraction: Extraction::confined(ExtractionSettings::new(PathBuf::new(), Vec::new())),
         chunking: Chunking { max_tokens: 256, overlap_tokens: 32 },
-        mode: Mode::Hybrid,
+        mode: SearchMode::Hybrid,
         final_limit: 12,
-        tuning: Tuning {
+        tuning: SearchTuning {
             keyword_candidates: 100,
             vector_candidates: 100,
             hybrid_alpha: None,
@@ -161,7 +162,7 @@ fn openapi(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
         embedding: None,
         sources: Vec::new(),
     })?;
-    let catalog = Catalog::builder().provider(Arc::new(Context::new(Arc::new(knowledge)))).build();
+    let catalog = Catalog::builder().provider(Arc::new(ContextProvider::new(Arc::new(knowledge)))).build();
     let limits = HttpLimits {
         body_bytes: 1,
         header_bytes: 1,

@@ -4,7 +4,7 @@ use crate::admin::{self, ListRuns, ListRunsRequest, ShowRun, ShowRunRequest};
 use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::output::{bytes, count, table};
-use ctx_core::{Inside, Outcome, Run};
+use ctx_core::{NestedCallStats, Run, RunOutcome};
 use ctx_store::RecordedRun;
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ fn run_details(RecordedRun { run, inside }: &RecordedRun) -> String {
     if let Some(text) = inside_text(*inside) {
         rows.push(row("within", text));
     }
-    if let Outcome::Failed { message, .. } = &run.outcome {
+    if let RunOutcome::Failed { message, .. } = &run.outcome {
         rows.push(row("message", message.clone()));
     }
     table(&rows)
@@ -105,14 +105,14 @@ fn run_details(RecordedRun { run, inside }: &RecordedRun) -> String {
 
 /// The number of calls inside a run, and the bytes of their results that the script did not return; `None` without
 /// calls.
-fn inside_text(Inside { calls, bytes_kept }: Inside) -> Option<String> {
+fn inside_text(NestedCallStats { calls, bytes_kept }: NestedCallStats) -> Option<String> {
     (calls > 0).then(|| format!("{}, {} kept", count(calls, "call"), bytes(bytes_kept)))
 }
 
 fn outcome_text(run: &Run) -> String {
     match &run.outcome {
-        Outcome::Ok => "ok".to_owned(),
-        Outcome::Failed { code, .. } => code.clone(),
+        RunOutcome::Ok => "ok".to_owned(),
+        RunOutcome::Failed { code, .. } => code.clone(),
     }
 }
 

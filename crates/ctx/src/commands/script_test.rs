@@ -8,7 +8,7 @@ use crate::output::CommandOutput;
 use crate::scripts::{self, ScriptRunner};
 use crate::workspace::{Workspace, connector_settings};
 use ctx_core::{Call, Caller, Catalog, Peer, Provider, ToolError, nearest};
-use ctx_luau::{Described, ScriptSettings, Scripts};
+use ctx_luau::{ScriptSettings, ScriptSummary, Scripts};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl TestReport {
         &mut self,
         scripts: &Scripts,
         settings: &mut ScriptSettings,
-    ) -> CommandResult<Option<Described>> {
+    ) -> CommandResult<Option<ScriptSummary>> {
         let declared = scripts.describe(settings).await;
         if settings.name.is_empty()
             && let Ok(declared) = &declared

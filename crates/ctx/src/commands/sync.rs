@@ -13,7 +13,7 @@ use crate::trust::SYNC_GROUPS;
 use crate::workspace::{SourceFreshness, Workspace};
 use clap::ValueEnum;
 use ctx_core::{Call, Caller, Peer};
-use ctx_knowledge::{Fill, FillError, Progress, SyncReport, parse_time};
+use ctx_knowledge::{FillError, FillMode, Progress, SyncReport, parse_time};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -172,11 +172,11 @@ async fn embed_after_sync(
 ) -> CommandResult {
     let knowledge = workspace.knowledge.clone();
     match knowledge.fill_mode() {
-        Some(Fill::Wait) if knowledge.lacks_vectors()? => {
+        Some(FillMode::Wait) if knowledge.lacks_vectors()? => {
             let filled = embed::fill(workspace, cancellation, *output).await?;
             output.say(&format!("made {}", count(filled.made, "vector")));
         }
-        Some(Fill::Behind) => {
+        Some(FillMode::Behind) => {
             let embedding = {
                 let (knowledge, cancellation) = (knowledge.clone(), cancellation.clone());
                 move || knowledge.fill_quickly(&cancellation)

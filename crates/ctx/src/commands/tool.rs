@@ -7,7 +7,7 @@ use crate::error::CommandResult;
 use crate::output::count;
 use crate::scripts::{CallableKind, ScriptProvider, ScriptSet};
 use clap::Subcommand;
-use ctx_core::{Catalog, Entry, Identifier, summary_line};
+use ctx_core::{Catalog, CatalogEntry, Identifier, summary_line};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ async fn list(global: &GlobalOptions) -> CommandResult {
     let workspace = global.open_for(&["tools."])?;
     let scripts = workspace.load_scripts().await;
     let catalog = workspace.catalog.current();
-    let script = |entry: &Entry| script_of(&scripts, entry);
+    let script = |entry: &CatalogEntry| script_of(&scripts, entry);
     // Only exposed tools: clients do not call the others, such as agents, by name.
     let listed = || catalog.entries().filter(|entry| entry.exposed);
     let tools: Vec<Value> = listed()
@@ -133,7 +133,7 @@ async fn list(global: &GlobalOptions) -> CommandResult {
 }
 
 /// The path of a tool's script, as in the configuration; `None` if the tool is no script.
-fn script_of(scripts: &ScriptSet, entry: &Entry) -> Option<String> {
+fn script_of(scripts: &ScriptSet, entry: &CatalogEntry) -> Option<String> {
     let script = scripts.iter().find(|script| {
         let configured = &script.configured;
         configured.kind == CallableKind::Tool
@@ -143,7 +143,7 @@ fn script_of(scripts: &ScriptSet, entry: &Entry) -> Option<String> {
     Some(script.configured.settings.shown.clone())
 }
 
-fn tool_text(entry: &Entry, script: Option<String>) -> String {
+fn tool_text(entry: &CatalogEntry, script: Option<String>) -> String {
     let schema = &entry.spec.input_schema.get();
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

@@ -13,7 +13,8 @@ use super::upstreams::ServerSection;
 use ctx_core::{Identifier, Limits, Redactor, Secret};
 use ctx_http::{Access, HttpLimits};
 use ctx_knowledge::{
-    Chunking, EmbedderSettings, EmbeddingOptions, ExtractionSettings, Fill, Mode, PROVIDERS, Tuning,
+    Chunking, EmbedderSettings, EmbeddingOptions, ExtractionSettings, FillMode, PROVIDERS, SearchMode,
+    SearchTuning,
 };
 use ctx_luau::{EngineSettings, ScriptLimits};
 use schemars::JsonSchema;
@@ -96,7 +97,7 @@ pub(crate) struct ChunkingSettings {
 pub(crate) struct RetrievalSettings {
     /// Search mode of queries without one: `keyword`, `semantic` or `hybrid`. Without embeddings, `hybrid`
     /// here means `keyword`.
-    pub(crate) mode: Mode,
+    pub(crate) mode: SearchMode,
     /// Number of results of queries without a limit.
     pub(crate) final_limit: NonZeroU32,
     /// Number of candidate chunks from the keyword index (BM25).
@@ -123,7 +124,7 @@ pub(crate) struct EmbeddingSettings {
     model: Option<String>,
     /// When embeddings of the model are computed: `behind`, in the background while serving, or `wait`,
     /// before a sync ends.
-    fill: Fill,
+    fill: FillMode,
     /// Number of dimensions of an embedding, for models with several sizes.
     dims: Option<NonZeroU32>,
     /// The base URL of the model's API, such as `https://api.openai.com/v1`.
@@ -242,8 +243,8 @@ impl Settings {
     }
 
     /// The settings of candidate retrieval and scoring.
-    pub(crate) fn tuning(&self) -> Tuning {
-        Tuning {
+    pub(crate) fn tuning(&self) -> SearchTuning {
+        SearchTuning {
             keyword_candidates: self.retrieval.candidate_k_keyword.get() as usize,
             vector_candidates: self.retrieval.candidate_k_vector.get() as usize,
             hybrid_alpha: self.retrieval.hybrid_alpha,

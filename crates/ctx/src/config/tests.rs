@@ -275,7 +275,7 @@ fn the_workspace_overrides_the_user_key_by_key() {
     };
     let config = Config::load(&located, &CliOverrides::default(), TRUST_ALL).unwrap();
     assert_eq!(config.settings.retrieval.final_limit.get(), 7);
-    assert_eq!(config.settings.retrieval.mode, ctx_knowledge::Mode::Keyword);
+    assert_eq!(config.settings.retrieval.mode, ctx_knowledge::SearchMode::Keyword);
 }
 
 #[test]

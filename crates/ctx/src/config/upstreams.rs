@@ -4,8 +4,8 @@ use super::settings::{LimitSettings, seconds};
 use super::{Config, VariableLookup, expand_variables};
 use ctx_core::{BuiltinProvider, Identifier, Secret};
 use ctx_mcp::{
-    Changes, Command, Headers, HttpKind, OAuthSettings, Start, ToolFilter, Transport, UpstreamLimits,
-    UpstreamSettings,
+    DefinitionChangePolicy, Headers, HttpTransportKind, OAuthSettings, ServerCommand, StartMode, ToolFilter,
+    Transport, UpstreamLimits, UpstreamSettings,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -113,7 +113,7 @@ pub(crate) struct ServerSection {
     /// without a call. Before the first use, a lazy server is started once to list its tools, which are
     /// stored.
     #[serde(default)]
-    start: StartMode,
+    start: StartSetting,
     /// Whether its tools are listed to clients one by one, as `<name>__<tool>`; scripts can call them either
     /// way.
     #[serde(default)]
@@ -156,7 +156,7 @@ enum HttpTransport {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-enum StartMode {
+enum StartSetting {
     #[default]
     Eager,
     Lazy,
@@ -259,8 +259,8 @@ impl ServerSection {
             // Cannot fail: the headers were checked when the configuration was loaded.
             let headers = self.headers().unwrap_or_default();
             let kind = match self.transport {
-                Some(HttpTransport::Sse) => HttpKind::Sse,
-                Some(HttpTransport::StreamableHttp) | None => HttpKind::Streamable,
+                Some(HttpTransport::Sse) => HttpTransportKind::Sse,
+                Some(HttpTransport::StreamableHttp) | None => HttpTransportKind::Streamable,
             };
             let url = self.url.clone().unwrap_or_default();
             let oauth = self.oauth.as_ref().map(LoginSection::settings).unwrap_or_default();
@@ -277,7 +277,7 @@ impl ServerSection {
             true => config.root.join(program).into(),
             false => program.into(),
         };
-        Transport::Stdio(Command {
+        Transport::Stdio(ServerCommand {
             program,
             arguments: self.args.iter().flatten().map(OsString::from).collect(),
             environment: environment.into_iter().collect(),
@@ -331,14 +331,14 @@ impl Config {
                 name,
                 transport: section.transport(self),
                 start: match section.start {
-                    StartMode::Eager => Start::Eager,
-                    StartMode::Lazy => Start::Lazy,
+                    StartSetting::Eager => StartMode::Eager,
+                    StartSetting::Lazy => StartMode::Lazy,
                 },
                 exposed: section.expose,
                 changes: match section.changes {
-                    None => Changes::AskUnlessReadOnly,
-                    Some(ChangePolicy::Tell) => Changes::Tell,
-                    Some(ChangePolicy::Ask) => Changes::Ask,
+                    None => DefinitionChangePolicy::AskUnlessReadOnly,
+                    Some(ChangePolicy::Tell) => DefinitionChangePolicy::Tell,
+                    Some(ChangePolicy::Ask) => DefinitionChangePolicy::Ask,
                 },
                 // Cannot fail: the patterns were checked when the configuration was loaded.
                 tools: ToolFilter::new(&section.allowed_tools, &section.denied_tools).unwrap_or_default(),

@@ -3,7 +3,7 @@
 use super::{FileVersion, ScriptRunner, file_version};
 use crate::trust::{self, FileGuard};
 use async_trait::async_trait;
-use ctx_core::{Connector, Cursor, Pulled, Sink, SourceError};
+use ctx_core::{Connector, Cursor, PullResult, Sink, SourceError};
 use ctx_luau::{ScriptProblem, ScriptSettings};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -61,7 +61,7 @@ impl ScriptSource {
 
 #[async_trait]
 impl Connector for ScriptSource {
-    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         self.connector().await?.pull(cursor, sink).await
     }
 
@@ -75,7 +75,7 @@ pub(crate) struct UntrustedSource;
 
 #[async_trait]
 impl Connector for UntrustedSource {
-    async fn pull(&self, _: Option<&Cursor>, _: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, _: Option<&Cursor>, _: &Sink) -> Result<PullResult, SourceError> {
         Err(SourceError::Unavailable(trust::refusal()))
     }
 

@@ -4,7 +4,7 @@
 use crate::admin::Admin;
 use crate::scripts::{ScriptProvider, ScriptSet};
 use ctx_core::{Agent, Catalog, Identifier, Limits, LiveCatalog, Policy, Provider, Redactor, RunLog};
-use ctx_knowledge::Context;
+use ctx_knowledge::ContextProvider;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ pub(crate) struct CatalogParts {
     /// The provider of administrative operations.
     pub(super) admin: Arc<Admin>,
     /// `None` if there is nothing to search.
-    pub(super) context: Option<Arc<Context>>,
+    pub(super) context: Option<Arc<ContextProvider>>,
     /// Agents in the configuration itself.
     pub(super) agents: Vec<Arc<dyn Agent>>,
     /// Providers that are untrusted, or partly so, with the message for callers.

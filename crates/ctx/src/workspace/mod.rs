@@ -20,10 +20,10 @@ use crate::upstreams::Upstreams;
 use composition::CatalogParts;
 use ctx_core::chain;
 use ctx_core::{
-    Agent, AgentArgument, AllowAll, BuiltinProvider, Call, Caller, Catalog, Discard, Identifier, LiveCatalog,
-    Policy, Provider, RunLog, ToolError,
+    Agent, AgentArgument, AllowAll, BuiltinProvider, Call, Caller, Catalog, Identifier, LiveCatalog,
+    NoRunLog, Policy, Provider, RunLog, ToolError,
 };
-use ctx_knowledge::{Context, EmbeddingOptions, Knowledge, KnowledgeOptions, Source};
+use ctx_knowledge::{ContextProvider, EmbeddingOptions, Knowledge, KnowledgeOptions, Source};
 use ctx_luau::InlineAgent;
 use ctx_store::{RUNS_FILE, SqliteState, State, StateFiles};
 use serde_json::Value;
@@ -69,7 +69,7 @@ impl Workspace {
         };
         let log: Arc<dyn RunLog> = match &state {
             Some(state) => state.clone(),
-            None => Arc::new(Discard),
+            None => Arc::new(NoRunLog),
         };
         let freshness = clear_unwatchable(freshness, &knowledge);
         let (agents, policy) = (inline_agents(&config), policy(&config.settings)?);
@@ -181,7 +181,7 @@ impl Workspace {
     /// A separate catalog with these providers instead of scripts and upstreams; its calls are not recorded.
     pub(crate) fn catalog_with(&self, providers: Vec<Arc<dyn Provider>>) -> Arc<Catalog> {
         self.composition().variant(|parts| {
-            parts.log = Arc::new(Discard);
+            parts.log = Arc::new(NoRunLog);
             parts.scripts = providers;
             parts.upstreams.clear();
         })
@@ -191,7 +191,7 @@ impl Workspace {
     /// many calls would evict the recorded runs.
     pub(crate) fn stop_recording(&self) {
         self.composition().update(|parts| {
-            parts.log = Arc::new(Discard);
+            parts.log = Arc::new(NoRunLog);
             parts.scripts = vec![CatalogParts::inline_agents_provider(&parts.agents)];
             parts.upstreams.clear();
         });
@@ -247,8 +247,8 @@ fn knowledge_options(
     }
 }
 
-fn context_provider(config: &Config, knowledge: &Arc<Knowledge>) -> Option<Arc<Context>> {
-    (!config.without_knowledge).then(|| Arc::new(Context::new(knowledge.clone())))
+fn context_provider(config: &Config, knowledge: &Arc<Knowledge>) -> Option<Arc<ContextProvider>> {
+    (!config.without_knowledge).then(|| Arc::new(ContextProvider::new(knowledge.clone())))
 }
 
 /// The providers with untrusted functions, and the message for callers. Sections whose trusted version still

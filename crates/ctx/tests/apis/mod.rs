@@ -6,7 +6,9 @@
 mod client;
 
 pub(crate) use client::StdioSession;
-use ctx_testkit::{Asked, TestWorkspace, Web, official_server, reply, reply_with, wait_until};
+use ctx_testkit::{
+    MockWebServer, RecordedRequest, TestWorkspace, official_server, reply, reply_with, wait_until,
+};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
@@ -17,12 +19,12 @@ const SPEC: &str = "/api/v3/openapi.json";
 const KEY: &str = "kennel-key-4711";
 
 /// A pet store that stores its pets.
-fn petstore() -> Web {
+fn petstore() -> MockWebServer {
     let pets: Mutex<Vec<Value>> = Mutex::default();
     let json = |status: u16, value: &Value| {
         reply_with(status, &[("Content-Type", "application/json")], &value.to_string())
     };
-    Web::serve(move |asked: &Asked| {
+    MockWebServer::serve(move |asked: &RecordedRequest| {
         let mut pets = pets.lock().unwrap();
         let target = asked.target();
         let (path, _) = target.split_once('?').unwrap_or((target, ""));
@@ -51,12 +53,12 @@ fn petstore() -> Web {
     })
 }
 
-fn api_argument(store: &Web) -> String {
+fn api_argument(store: &MockWebServer) -> String {
     format!("petstore={}", store.url(SPEC))
 }
 
 /// A workspace with the store in `[apis]`.
-fn with_configured_api(store: &Web, more: &str) -> TestWorkspace {
+fn with_configured_api(store: &MockWebServer, more: &str) -> TestWorkspace {
     let spec = store.url(SPEC);
     let server = "[server]\nbind = \"127.0.0.1:0\"\n";
     TestWorkspace::empty().config(&format!("{server}[apis.petstore]\nspec = \"{spec}\"\n{more}"))
@@ -193,7 +195,7 @@ fn a_description_is_cached_and_a_hanging_server_delays_nothing() {
     // The API's server is stopped, but its description is cached.
     w.ctx("docs petstore.get_pet").success().answers("sdk.petstore.get_pet");
 
-    let hanging = Web::serve(|_| {
+    let hanging = MockWebServer::serve(|_| {
         std::thread::sleep(std::time::Duration::from_secs(30));
         reply(200, "")
     });

@@ -1,7 +1,7 @@
 //! A simulated newcomer's machine: a fresh home with some notes and the example workspace, a shell that keeps
 //! its working directory between commands, and `ctx` on the PATH.
 
-use ctx_testkit::{Outcome, TestWorkspace, official_packages};
+use ctx_testkit::{CommandOutput, TestWorkspace, official_packages};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ impl Machine {
 
     /// Runs a command in the working directory where the previous one ended; its stderr goes to stdout.
     #[track_caller]
-    pub(crate) fn run(&self, command: &str) -> Outcome {
+    pub(crate) fn run(&self, command: &str) -> CommandOutput {
         let cwd = self.workspace.home().join("cwd");
         let (cwd, blocks) = (cwd.display(), self.folder.join("blocks"));
         self.workspace.shell(&format!(

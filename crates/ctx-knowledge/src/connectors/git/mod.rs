@@ -17,7 +17,9 @@ use super::{ConnectorKind, ConnectorResult, OpenOptions, names};
 use address::RepositoryAddress;
 use async_trait::async_trait;
 use cat_file::CatFileProcess;
-use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Sink, SourceError};
+use ctx_core::{
+    Change, Connector, Cursor, Document, DocumentContent, Listing, PullResult, Sink, SourceError,
+};
 use history::{FileHistory, HistoryByPath};
 use mirror::{Head, Mirror, Snapshot, SnapshotError};
 use own_files::OwnFiles;
@@ -154,14 +156,14 @@ type PendingFiles = BTreeMap<Vec<u8>, PendingFile>;
 
 #[async_trait]
 impl Connector for GitConnector {
-    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, cursor: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         let mut mirror = self.mirror().await?;
         let head = mirror.head(self.branch.as_deref()).await?;
         if head == Head::Empty {
             // The repository was emptied, or another server answers: the documents stay.
             return match cursor {
                 Some(_) => Err(mirror.source_error("it has no commits any more")),
-                None => Ok(Pulled { cursor: None, listing: Listing::Partial }),
+                None => Ok(PullResult { cursor: None, listing: Listing::Partial }),
             };
         }
         mirror.update(&head).await?;
@@ -180,7 +182,7 @@ impl Connector for GitConnector {
             self.send_files(&mirror, &head, files, history, sink).await?;
         }
         let cursor = Cursor(format!("{} {}", snapshot.commit, self.settings_stamp));
-        Ok(Pulled { cursor: Some(cursor), listing: Listing::Complete })
+        Ok(PullResult { cursor: Some(cursor), listing: Listing::Complete })
     }
 
     async fn check(&self) -> Result<(), SourceError> {
@@ -391,7 +393,7 @@ impl GitConnector {
             updated_at: history.as_ref().map(|history| history.updated_at),
             author: history.map(|history| history.author).filter(|author| !author.is_empty()),
             content_type: None,
-            content: Content::Bytes(bytes),
+            content: DocumentContent::Bytes(bytes),
             metadata,
             tags: Vec::new(),
             fingerprint: Some(file.fingerprint),

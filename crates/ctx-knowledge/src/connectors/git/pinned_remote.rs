@@ -5,7 +5,7 @@
 //! what git would resolve itself.
 
 use super::address::{GitTransport, RepositoryAddress};
-use ctx_core::{Reach, chain};
+use ctx_core::{AddressPolicy, chain};
 use ctx_net::{
     Client, ClientOptions, CrossOriginHeaders, ForbiddenHost, NetError, RedirectChain, Request, ResolveError,
     is_downgrade,
@@ -38,7 +38,7 @@ impl PinnedRemote {
     pub(super) async fn resolve(address: &RepositoryAddress, has_proxy: bool) -> Result<Self, String> {
         let url = Url::parse(&address.url).ok().filter(|_| address.transport == GitTransport::Http);
         let Some(url) = url else { return Ok(Self { url: address.url.clone(), curlopt_resolve: None }) };
-        let reach = Reach::configured(url.host_str().unwrap_or_default());
+        let reach = AddressPolicy::configured(url.host_str().unwrap_or_default());
         Ok(Self { url: address.url.clone(), curlopt_resolve: pin_addresses(&url, reach, has_proxy).await? })
     }
 
@@ -49,7 +49,7 @@ impl PinnedRemote {
 
     async fn follow_redirects_with(&self, client: &Client, has_proxy: bool) -> Result<Option<Self>, String> {
         let Ok(base) = Url::parse(&self.url) else { return Ok(None) };
-        let reach = Reach::configured(base.host_str().unwrap_or_default());
+        let reach = AddressPolicy::configured(base.host_str().unwrap_or_default());
         let mut url = base.clone();
         url.set_path(&format!("{}{INFO_REFS}", base.path().trim_end_matches('/')));
         url.query_pairs_mut().append_pair("service", "git-upload-pack");
@@ -107,7 +107,7 @@ fn redirect_error(error: NetError) -> String {
 
 /// The checked addresses of a URL's host, as a value of `http.curloptResolve`. Fails closed: a host that cannot be
 /// resolved here is an error, or left to the proxy.
-async fn pin_addresses(url: &Url, reach: Reach, has_proxy: bool) -> Result<Option<String>, String> {
+async fn pin_addresses(url: &Url, reach: AddressPolicy, has_proxy: bool) -> Result<Option<String>, String> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
     reach.check_host(host).map_err(|forbidden| format!("it leads to {forbidden}"))?;
     // A literal address needs no DNS lookup, so there is nothing to pin.
@@ -189,7 +189,7 @@ mod tests {
         // A literal link-local address is allowed in configuration; a name that resolves to one is not.
         assert!(remote_of("http://169.254.7.7/a.git").await.is_ok());
         let url = Url::parse("http://localhost/a.git").unwrap();
-        let refused = super::pin_addresses(&url, Reach::INTERNET, false).await.unwrap_err();
+        let refused = super::pin_addresses(&url, AddressPolicy::INTERNET, false).await.unwrap_err();
         assert_eq!(refused, "it leads to an address of this machine");
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let error = remote_of("https://nobody.invalid/a.git").await.unwrap_err();
         assert!(error.starts_with("its host `nobody.invalid` cannot be resolved: "), "{error}");
         let url = Url::parse("https://nobody.invalid/a.git").unwrap();
-        let curlopt_resolve = super::pin_addresses(&url, Reach::OWN, true).await.unwrap();
+        let curlopt_resolve = super::pin_addresses(&url, AddressPolicy::OWN, true).await.unwrap();
         assert_eq!(curlopt_resolve.as_deref(), Some("nobody.invalid:443:255.255.255.255"));
     }
 

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use ctx_core::Reach;
+use ctx_core::AddressPolicy;
 use ctx_net::{
     BodyError, Client, ClientOptions as NetOptions, NetError, NetErrorKind, Proxy, Request, Response,
     is_downgrade,
@@ -79,9 +79,9 @@ impl HttpService for CheckedHttpService {
         sent.body = Some(body).filter(|body| !body.is_empty());
         // The store's settings name the host of every request before redirects.
         let host = sent.url.host_str().unwrap_or_default();
-        let reach = Reach::configured(host);
+        let reach = AddressPolicy::configured(host);
         // Buckets are never at such an address, but the instance metadata service is.
-        let is_metadata = Reach::OWN.check_host(host).is_err();
+        let is_metadata = AddressPolicy::OWN.check_host(host).is_err();
         // A request signature is valid for one host only, so a redirect to another host is not followed.
         let is_same_host = |response: &Response, to: &Url| {
             response.url().host() == to.host() && !is_downgrade(response.url(), to)

@@ -11,7 +11,9 @@ use super::{ConnectorKind, ConnectorResult, OpenOptions, names};
 use async_trait::async_trait;
 use bucket::{Bucket, BucketLocation, Continuation, ListingPage, ReadError, S3Object};
 use credentials::{AwsCredentials, AwsEnvironment};
-use ctx_core::{Change, Connector, Content, Cursor, Document, Listing, Pulled, Secret, Sink, SourceError};
+use ctx_core::{
+    Change, Connector, Cursor, Document, DocumentContent, Listing, PullResult, Secret, Sink, SourceError,
+};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
@@ -123,7 +125,7 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> ConnectorResult {
 
 #[async_trait]
 impl Connector for S3Connector {
-    async fn pull(&self, _cursor: Option<&Cursor>, sink: &Sink) -> Result<Pulled, SourceError> {
+    async fn pull(&self, _cursor: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         let bucket = self.bucket()?;
         let budget = Semaphore::new(FETCH_BUDGET_KILOBYTES as usize);
         let next_page = async |next: Option<Continuation>| {
@@ -155,7 +157,7 @@ impl Connector for S3Connector {
         }
         match listing_error {
             Some(error) => Err(error),
-            None => Ok(Pulled { cursor: None, listing: Listing::Complete }),
+            None => Ok(PullResult { cursor: None, listing: Listing::Complete }),
         }
     }
 
@@ -307,7 +309,7 @@ impl S3Connector {
             created_at: None,
             updated_at: Timestamp::from_millisecond(meta.last_modified.timestamp_millis()).ok(),
             content_type,
-            content: Content::Bytes(bytes),
+            content: DocumentContent::Bytes(bytes),
             metadata,
             tags: Vec::new(),
         }

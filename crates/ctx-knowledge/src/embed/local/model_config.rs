@@ -1,7 +1,7 @@
 //! The configuration of a model in the sentence-transformers format: architecture, pooling, tokenizer, prompts.
 
 use super::vocabulary;
-use ctx_embed::{Pooling, Shape};
+use ctx_embed::{BertDimensions, Pooling};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -31,7 +31,7 @@ const QUERY_PROMPTS: [&str; 1] = ["query"];
 
 /// The configuration of a model.
 pub(super) struct ModelConfig {
-    pub(super) shape: Shape,
+    pub(super) shape: BertDimensions,
     /// Prefix of each document.
     pub(super) document_prompt: String,
     /// Prefix of each query.
@@ -113,7 +113,7 @@ impl ModelConfig {
         // The cast saturates: a huge length becomes the largest integer.
         let places = lengths.into_iter().flatten().map(|length| length as usize);
         let places = places.fold(config.max_position_embeddings, usize::min);
-        let shape = Shape {
+        let shape = BertDimensions {
             hidden: config.hidden_size,
             layers: config.num_hidden_layers,
             heads: config.num_attention_heads,

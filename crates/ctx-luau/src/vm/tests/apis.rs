@@ -1,7 +1,7 @@
 //! The host APIs, as scripts use them.
 
 use super::{FakeChannel, chunk, chunk_with, failed, job, message, run_in, value};
-use crate::engine::protocol::{Entry, HostResponse};
+use crate::engine::protocol::{HostResponse, ScriptEntry};
 use crate::host::HOST_APIS;
 use crate::vm::Vm;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::rc::Rc;
 fn tool(body: &str, channel: Rc<FakeChannel>) -> Value {
     let source = format!("tool = {{}} function tool.execute(params, context) {body} end");
     let mut vm = Vm::new().unwrap();
-    run_in(&mut vm, &job(Entry::Tool, &[json!({})]), &source, channel).unwrap()
+    run_in(&mut vm, &job(ScriptEntry::Tool, &[json!({})]), &source, channel).unwrap()
 }
 
 fn web() -> Rc<FakeChannel> {
@@ -232,7 +232,7 @@ fn bytes_are_encoded_and_hashed() {
 
 #[test]
 fn scripts_see_only_their_apis() {
-    let mut chunk_job = job(Entry::Chunk, &[]);
+    let mut chunk_job = job(ScriptEntry::Chunk, &[]);
     let source = "local seen = {} for _, name in { 'http', 'env', 'fs', 'emit', 'sdk', 'json', 'result' } do
         seen[name] = _G[name] ~= nil end return seen";
     let seen = run_in(&mut Vm::new().unwrap(), &chunk_job, source, FakeChannel::rejecting()).unwrap();

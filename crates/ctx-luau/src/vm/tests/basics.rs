@@ -1,7 +1,9 @@
 //! Chunks: results, errors and limits.
 
 use super::{FakeChannel, chunk, chunk_with, job, message, run_in};
-use crate::engine::protocol::{Entry, HostRequest, HostResponse, JobFailure, JobFailureKind, JobOutcome};
+use crate::engine::protocol::{
+    HostRequest, HostResponse, JobFailure, JobFailureKind, JobOutcome, ScriptEntry,
+};
 use crate::vm::{ChannelClosed, HostChannel, LANGUAGE_GLOBALS, LogLevel, Vm};
 use serde_json::json;
 use std::rc::Rc;
@@ -76,12 +78,12 @@ fn sources_that_are_not_text_are_refused() {
     let mut vm = Vm::new().unwrap();
     let big = format!("return 1 --{}", "x".repeat(256 * 1024));
     for source in ["return 1\0", "\u{6}\u{3}abc\0", &big, "return", "x ="] {
-        let outcome = run_in(&mut vm, &job(Entry::Chunk, &[]), source, FakeChannel::rejecting());
+        let outcome = run_in(&mut vm, &job(ScriptEntry::Chunk, &[]), source, FakeChannel::rejecting());
         let failure = outcome.unwrap_err();
         let expected = if source == "return" { JobFailureKind::Contract } else { JobFailureKind::Source };
         assert_eq!(failure.kind, expected, "{}", failure.message);
     }
-    let outcome = vm.run(&job(Entry::Chunk, &[]), b"return '\xff'", FakeChannel::rejecting());
+    let outcome = vm.run(&job(ScriptEntry::Chunk, &[]), b"return '\xff'", FakeChannel::rejecting());
     assert!(format!("{outcome:?}").contains("not UTF-8"));
 }
 
@@ -143,8 +145,12 @@ fn absent_functions_name_their_replacement() {
     }
     // Only `execute` scripts lack files, environment variables and a network.
     let file = "tool = {} function tool.execute() return io.open('x') end";
-    let failure =
-        run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[json!({})]), file, FakeChannel::rejecting());
+    let failure = run_in(
+        &mut Vm::new().unwrap(),
+        &job(ScriptEntry::Tool, &[json!({})]),
+        file,
+        FakeChannel::rejecting(),
+    );
     assert!(failure.unwrap_err().message.contains("fs.read(path) reads a file"));
 }
 
@@ -191,8 +197,12 @@ fn an_undefined_global_is_an_error_with_a_hint() {
         assert_eq!(chunk(source).unwrap(), json!(true), "{source}");
     }
     let file = "tool = tool or {} function tool.execute() return unknown == nil end";
-    let answer =
-        run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[json!({})]), file, FakeChannel::rejecting());
+    let answer = run_in(
+        &mut Vm::new().unwrap(),
+        &job(ScriptEntry::Tool, &[json!({})]),
+        file,
+        FakeChannel::rejecting(),
+    );
     assert_eq!(answer.unwrap(), json!(true));
 }
 
@@ -259,7 +269,7 @@ fn a_deadline_cannot_be_caught() {
         "coroutine.wrap(function() while true do pcall(error) end end)()",
         "xpcall(function() while true do end end, function() while true do end end) return 1",
     ] {
-        let mut job = job(Entry::Chunk, &[]);
+        let mut job = job(ScriptEntry::Chunk, &[]);
         job.bounds.time_ms = 20;
         let mut vm = Vm::new().unwrap();
         let failure = run_in(&mut vm, &job, source, FakeChannel::rejecting()).unwrap_err();
@@ -310,7 +320,7 @@ impl HostChannel for LateChannel {
 
 #[test]
 fn waiting_counts_unless_it_is_for_a_person() {
-    let mut job = job(Entry::Chunk, &[]);
+    let mut job = job(ScriptEntry::Chunk, &[]);
     job.bounds.time_ms = 50;
     let outcome = Vm::new().unwrap().run(&job, b"return sdk.a.b()", Rc::new(LateChannel));
     assert!(matches!(outcome, JobOutcome::Failed(failure) if failure.kind == JobFailureKind::Time));
@@ -343,7 +353,7 @@ fn a_script_ends_when_the_channel_is_closed() {
         "parallel({ function() while true do pcall(sdk.a.b) end end })",
     ] {
         let outcome =
-            Vm::new().unwrap().run(&job(Entry::Chunk, &[]), source.as_bytes(), Rc::new(ClosedChannel));
+            Vm::new().unwrap().run(&job(ScriptEntry::Chunk, &[]), source.as_bytes(), Rc::new(ClosedChannel));
         assert!(matches!(outcome, JobOutcome::Failed(_)), "{source}");
     }
 }

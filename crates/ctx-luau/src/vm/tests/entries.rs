@@ -2,11 +2,11 @@
 //! definitions.
 
 use super::{FakeChannel, failed, job, run_in, value};
-use crate::engine::protocol::{Entry, HostResponse, JobFailure, JobFailureKind};
+use crate::engine::protocol::{HostResponse, JobFailure, JobFailureKind, ScriptEntry};
 use crate::vm::Vm;
 use serde_json::{Value, json};
 
-fn run_entry(entry: Entry, arguments: &[Value], source: &str) -> Result<Value, JobFailure> {
+fn run_entry(entry: ScriptEntry, arguments: &[Value], source: &str) -> Result<Value, JobFailure> {
     let mut vm = Vm::new().unwrap();
     run_in(&mut vm, &job(entry, arguments), source, FakeChannel::rejecting())
 }
@@ -24,14 +24,14 @@ end
 
 #[test]
 fn a_tool_is_called_with_its_parameters_and_the_context() {
-    let answer = run_entry(Entry::Tool, &[json!({ "who": "you" })], TOOL).unwrap();
+    let answer = run_entry(ScriptEntry::Tool, &[json!({ "who": "you" })], TOOL).unwrap();
     assert_eq!(answer, json!({ "text": "Hello you", "url": "https://example.com" }));
 }
 
 #[test]
 fn a_tool_that_returns_nothing_gives_null() {
     let source = "tool = {} function tool.execute() end";
-    assert_eq!(run_entry(Entry::Tool, &[json!({})], source).unwrap(), json!(null));
+    assert_eq!(run_entry(ScriptEntry::Tool, &[json!({})], source).unwrap(), json!(null));
 }
 
 #[test]
@@ -45,32 +45,33 @@ fn a_tool_without_its_table_or_function_says_so() {
         ("tool = 1", "tools/x.lua: `tool` must be a table, it is a integer"),
         ("tool = {}", "tools/x.lua: the script must define the function tool.execute(params, context)"),
     ] {
-        let failure = run_entry(Entry::Tool, &[], source).unwrap_err();
+        let failure = run_entry(ScriptEntry::Tool, &[], source).unwrap_err();
         assert_eq!((failure.kind, failure.message.as_str()), (JobFailureKind::Contract, expected));
     }
 }
 
 #[test]
 fn a_description_is_the_table_without_its_functions() {
-    let described = run_entry(Entry::Describe, &[], TOOL).unwrap();
+    let described = run_entry(ScriptEntry::Describe, &[], TOOL).unwrap();
     assert_eq!(described["kind"], "tool");
     assert_eq!(described["functions"], json!(["execute"]));
     assert_eq!(described["table"]["name"], "greet");
     assert_eq!(described["table"]["parameters"][0]["enum"], json!(["a", "b"]));
-    let described = run_entry(Entry::Describe, &[], "agent = { name = 'x', tools = {} }").unwrap();
+    let described = run_entry(ScriptEntry::Describe, &[], "agent = { name = 'x', tools = {} }").unwrap();
     assert_eq!(described, json!({ "kind": "agent", "table": { "name": "x", "tools": {} }, "functions": [] }));
-    assert_eq!(run_entry(Entry::Describe, &[], "x = 1").unwrap_err().kind, JobFailureKind::Contract);
+    assert_eq!(run_entry(ScriptEntry::Describe, &[], "x = 1").unwrap_err().kind, JobFailureKind::Contract);
 }
 
 #[test]
 fn host_requests_fail_while_a_script_is_described() {
-    let failure = run_entry(Entry::Describe, &[], "\nlocal t = env.get('TOKEN')\ntool = {}").unwrap_err();
+    let failure =
+        run_entry(ScriptEntry::Describe, &[], "\nlocal t = env.get('TOKEN')\ntool = {}").unwrap_err();
     assert_eq!(
         failure.message,
         "tools/x.lua:2: not available while the script is loaded: call it inside the script's function"
     );
     let source = "local ok = pcall(http.get, 'https://x') tool = { complete = ok }";
-    assert_eq!(run_entry(Entry::Describe, &[], source).unwrap()["table"], json!({ "complete": false }));
+    assert_eq!(run_entry(ScriptEntry::Describe, &[], source).unwrap()["table"], json!({ "complete": false }));
 }
 
 #[test]
@@ -96,13 +97,17 @@ fn a_connector_returns_items_and_a_cursor() {
         let source = format!("connector = {{}} function connector.scan(config, cursor) {body} end");
         let channel = FakeChannel::new(|_, _, _| value(json!(null)));
         let mut vm = Vm::new().unwrap();
-        let answer = run_in(&mut vm, &job(Entry::Connector, &config), &source, channel.clone()).unwrap();
+        let answer =
+            run_in(&mut vm, &job(ScriptEntry::Connector, &config), &source, channel.clone()).unwrap();
         assert_eq!(answer, json!({ "cursor": cursor }), "{body}");
         let emitted: Vec<Value> = channel.requests().into_iter().map(|(_, item, _)| item).collect();
         assert_eq!(json!(emitted), items, "{body}");
     }
     let source = "connector = { scan = function() return 'text' end }";
-    assert_eq!(run_entry(Entry::Connector, &config, source).unwrap_err().kind, JobFailureKind::Contract);
+    assert_eq!(
+        run_entry(ScriptEntry::Connector, &config, source).unwrap_err().kind,
+        JobFailureKind::Contract
+    );
 }
 
 #[test]
@@ -110,7 +115,7 @@ fn a_connector_streams_items() {
     let channel = FakeChannel::new(|_, _, _| value(json!(null)));
     let source = "connector = { scan = function() for i = 1, 3 do emit({ source_id = 'i' .. i }) end end }";
     let mut vm = Vm::new().unwrap();
-    run_in(&mut vm, &job(Entry::Connector, &[]), source, channel.clone()).unwrap();
+    run_in(&mut vm, &job(ScriptEntry::Connector, &[]), source, channel.clone()).unwrap();
     let requests = channel.requests();
     assert_eq!(requests.len(), 3);
     assert_eq!((requests[2].0.as_str(), &requests[2].1), ("emit", &json!({ "source_id": "i3" })));
@@ -120,7 +125,8 @@ fn a_connector_streams_items() {
 fn an_agent_gets_arguments_config_and_context() {
     let source = "agent = { resolve = function(args, config, context)
         return { system = args.topic .. config.tone, url = context.config.url } end }";
-    let answer = run_entry(Entry::Agent, &[json!({ "topic": "a" }), json!({ "tone": "b" })], source).unwrap();
+    let answer =
+        run_entry(ScriptEntry::Agent, &[json!({ "topic": "a" }), json!({ "tone": "b" })], source).unwrap();
     assert_eq!(answer, json!({ "system": "ab", "url": "https://example.com" }));
 }
 
@@ -129,11 +135,11 @@ fn the_error_of_a_host_request_keeps_its_code() {
     let channel = FakeChannel::new(|_, _, _| failed("not_found", "no document with id: 7"));
     let source = "tool = { execute = function(_, context)\nreturn context.get('7') end }";
     let mut vm = Vm::new().unwrap();
-    let failure = run_in(&mut vm, &job(Entry::Tool, &[]), source, channel.clone()).unwrap_err();
+    let failure = run_in(&mut vm, &job(ScriptEntry::Tool, &[]), source, channel.clone()).unwrap_err();
     assert_eq!(failure.message, "tools/x.lua:2: no document with id: 7");
     assert_eq!(failure.code.as_deref(), Some("not_found"));
     let source = "tool = { execute = function(_, context)\npcall(context.get, '7') error('other') end }";
-    let failure = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[]), source, channel).unwrap_err();
+    let failure = run_in(&mut Vm::new().unwrap(), &job(ScriptEntry::Tool, &[]), source, channel).unwrap_err();
     assert_eq!(failure.code, None);
 }
 
@@ -142,7 +148,8 @@ fn an_error_of_the_script_has_no_code_even_with_the_text_of_a_failed_request() {
     let run = |body: &str| {
         let channel = FakeChannel::new(|_, _, _| failed("not_found", "no document with id: 7"));
         let source = format!("tool = {{ execute = function(_, context)\n{body}\nend }}");
-        let failure = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[]), &source, channel).unwrap_err();
+        let failure =
+            run_in(&mut Vm::new().unwrap(), &job(ScriptEntry::Tool, &[]), &source, channel).unwrap_err();
         (failure.kind, failure.message, failure.code)
     };
     let text = "tools/x.lua:2: no document with id: 7".to_owned();
@@ -190,7 +197,7 @@ fn scripts_catch_texts_whatever_they_catch_them_with() {
         local closed, why = coroutine.close(co)
         return { seen, closed, why }
     end }";
-    let answer = run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[]), source, channel()).unwrap();
+    let answer = run_in(&mut Vm::new().unwrap(), &job(ScriptEntry::Tool, &[]), source, channel()).unwrap();
     assert_eq!(answer[0].as_array().unwrap()[..5], vec![json!("string gone"); 5]);
     assert!(answer[0][5].as_str().unwrap().starts_with("string "), "{answer}");
     assert_eq!((&answer[1], answer[2].is_string()), (&json!(false), true), "{answer}");
@@ -202,7 +209,7 @@ fn scripts_catch_texts_whatever_they_catch_them_with() {
     ] {
         let source = format!("tool = {{ execute = function()\n{misuse} end }}");
         let failure =
-            run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &[]), &source, channel()).unwrap_err();
+            run_in(&mut Vm::new().unwrap(), &job(ScriptEntry::Tool, &[]), &source, channel()).unwrap_err();
         assert!(failure.message.starts_with("tools/x.lua:2: "), "{}", failure.message);
         assert!(failure.message.contains(expected), "{}", failure.message);
     }
@@ -252,7 +259,8 @@ fn a_tool_as_authors_write_them_runs() {
     let arguments = [json!({ "title": "Login fails", "body": "It does." })];
     let channel = channel_with(201);
     let answer =
-        run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &arguments), TICKET, channel.clone()).unwrap();
+        run_in(&mut Vm::new().unwrap(), &job(ScriptEntry::Tool, &arguments), TICKET, channel.clone())
+            .unwrap();
     assert_eq!(answer, json!({ "key": "ENG-1", "same": true, "related": 1, "note": "none" }));
     let (_, request, body) = channel.requests().remove(2);
     assert_eq!(request["headers"]["Authorization"], "Basic bWU6c2VjcmV0");
@@ -260,6 +268,7 @@ fn a_tool_as_authors_write_them_runs() {
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["fields"]["text"], "It does.\n- [Runbook]() 0.92\n");
     let answer =
-        run_in(&mut Vm::new().unwrap(), &job(Entry::Tool, &arguments), TICKET, channel_with(403)).unwrap();
+        run_in(&mut Vm::new().unwrap(), &job(ScriptEntry::Tool, &arguments), TICKET, channel_with(403))
+            .unwrap();
     assert_eq!(answer, json!({ "success": false, "error": "the tracker answered 403" }));
 }

@@ -1,16 +1,16 @@
 //! Runs the hostile scripts that cannot harm the process of the test itself.
 
 use super::{FakeChannel, failed, job};
-use crate::engine::protocol::{Entry, JobOutcome};
+use crate::engine::protocol::{JobOutcome, ScriptEntry};
 use crate::vm::Vm;
-use ctx_testkit::{Hostile, hostile_scripts};
+use ctx_testkit::{HostileScript, hostile_scripts};
 use serde_json::Value;
 
 /// Time for a script that never ends by itself.
 const ENDLESS_MS: u64 = 30;
 
-fn mismatch(case: &Hostile) -> Option<String> {
-    let mut job = job(Entry::Chunk, &[]);
+fn mismatch(case: &HostileScript) -> Option<String> {
+    let mut job = job(ScriptEntry::Chunk, &[]);
     if case.is_endless() {
         job.bounds.time_ms = ENDLESS_MS;
     }

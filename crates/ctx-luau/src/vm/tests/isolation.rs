@@ -1,7 +1,7 @@
 //! Isolation: a run leaves no trace for the next one in the same VM.
 
 use super::{FakeChannel, job, run_in};
-use crate::engine::protocol::Entry;
+use crate::engine::protocol::ScriptEntry;
 use crate::vm::Vm;
 use crate::vm::machine::RUNS_MAX;
 use serde_json::json;
@@ -70,7 +70,7 @@ fn no_run_sees_a_trace_of_another() {
     for (name, leave, look) in TRACES {
         let left = run_in(
             &mut vm,
-            &job(Entry::Chunk, &[]),
+            &job(ScriptEntry::Chunk, &[]),
             &format!(
                 "{leave}
 return 1"
@@ -78,7 +78,7 @@ return 1"
             FakeChannel::rejecting(),
         );
         left.unwrap_or_else(|failure| panic!("{name}: {}", failure.message));
-        let seen = run_in(&mut vm, &job(Entry::Chunk, &[]), look, FakeChannel::rejecting());
+        let seen = run_in(&mut vm, &job(ScriptEntry::Chunk, &[]), look, FakeChannel::rejecting());
         assert_eq!(seen.unwrap(), json!(true), "{name}");
         assert!(!vm.needs_replacement(), "{name}");
     }
@@ -89,7 +89,7 @@ fn a_seed_does_not_reach_the_next_run() {
     let mut vm = Vm::new().unwrap();
     let mut draw = || {
         let source = "local first = math.random(1, 2 ^ 30) math.randomseed(1) return first";
-        run_in(&mut vm, &job(Entry::Chunk, &[]), source, FakeChannel::rejecting()).unwrap()
+        run_in(&mut vm, &job(ScriptEntry::Chunk, &[]), source, FakeChannel::rejecting()).unwrap()
     };
     let drawn = [draw(), draw(), draw()];
     assert!(drawn[0] != drawn[1] || drawn[1] != drawn[2]);
@@ -98,14 +98,14 @@ fn a_seed_does_not_reach_the_next_run() {
 #[test]
 fn a_vm_is_replaced_after_failures_or_many_runs_but_not_after_syntax_errors() {
     let mut vm = Vm::new().unwrap();
-    run_in(&mut vm, &job(Entry::Chunk, &[]), "return (", FakeChannel::rejecting()).unwrap_err();
+    run_in(&mut vm, &job(ScriptEntry::Chunk, &[]), "return (", FakeChannel::rejecting()).unwrap_err();
     assert!(!vm.needs_replacement());
     for _ in 1..RUNS_MAX {
         assert!(!vm.needs_replacement());
-        let _ = run_in(&mut vm, &job(Entry::Chunk, &[]), "return 1", FakeChannel::rejecting());
+        let _ = run_in(&mut vm, &job(ScriptEntry::Chunk, &[]), "return 1", FakeChannel::rejecting());
     }
     assert!(vm.needs_replacement());
     let mut vm = Vm::new().unwrap();
-    run_in(&mut vm, &job(Entry::Chunk, &[]), "error('x')", FakeChannel::rejecting()).unwrap_err();
+    run_in(&mut vm, &job(ScriptEntry::Chunk, &[]), "error('x')", FakeChannel::rejecting()).unwrap_err();
     assert!(vm.needs_replacement());
 }

@@ -1,7 +1,7 @@
 //! The language: what plain Lua allows, and what the replaced functions must still do.
 
 use super::{FakeChannel, chunk, job, message, run_in};
-use crate::engine::protocol::Entry;
+use crate::engine::protocol::ScriptEntry;
 use crate::vm::Vm;
 use serde_json::json;
 
@@ -170,7 +170,7 @@ fn no_address_is_shown() {
     ]);
     assert_eq!(chunk(source).unwrap(), shown);
     // The numbering restarts in every run.
-    let (mut vm, job) = (Vm::new().unwrap(), job(Entry::Chunk, &[]));
+    let (mut vm, job) = (Vm::new().unwrap(), job(ScriptEntry::Chunk, &[]));
     for _ in 0..2 {
         let answer = run_in(&mut vm, &job, "return tostring({})", FakeChannel::rejecting());
         assert_eq!(answer.unwrap(), json!("table: 1"));
@@ -197,7 +197,7 @@ fn tostring_uses_the_metamethod() {
 fn context_cannot_be_changed() {
     let change = |body: &str| {
         let source = format!("tool = {{}}\nfunction tool.execute(params, context)\n{body}\nend");
-        let mut job = job(Entry::Tool, &[json!({})]);
+        let mut job = job(ScriptEntry::Tool, &[json!({})]);
         let nested = json!({ "list": [1], "deep": { "a": { "b": 1 } } }).to_string();
         job.config = Some(serde_json::value::RawValue::from_string(nested).unwrap());
         run_in(&mut Vm::new().unwrap(), &job, &source, FakeChannel::rejecting())

@@ -10,7 +10,7 @@ mod paginate;
 mod parallel;
 mod promises;
 
-use crate::engine::protocol::{Bounds, Entry, HostRequest, HostResponse, Job, JobFailure, JobOutcome};
+use crate::engine::protocol::{Bounds, HostRequest, HostResponse, Job, JobFailure, JobOutcome, ScriptEntry};
 use crate::host::HOST_APIS;
 use crate::vm::{ChannelClosed, HostChannel, LogLevel, Vm};
 use serde_json::value::RawValue;
@@ -101,7 +101,7 @@ pub(super) fn failed(code: &str, message: &str) -> HostResponse {
     HostResponse::Failed { code: code.to_owned(), message: message.to_owned(), data: Vec::new() }
 }
 
-pub(super) fn job(entry: Entry, arguments: &[Value]) -> Job {
+pub(super) fn job(entry: ScriptEntry, arguments: &[Value]) -> Job {
     let raw = |value: &Value| RawValue::from_string(value.to_string()).expect("JSON");
     Job {
         chunk_name: "tools/x.lua".to_owned(),
@@ -128,7 +128,7 @@ pub(super) fn chunk(source: &str) -> Result<Value, JobFailure> {
 }
 
 pub(super) fn chunk_with(source: &str, channel: Rc<FakeChannel>) -> Result<Value, JobFailure> {
-    run_in(&mut Vm::new().expect("a VM"), &job(Entry::Chunk, &[]), source, channel)
+    run_in(&mut Vm::new().expect("a VM"), &job(ScriptEntry::Chunk, &[]), source, channel)
 }
 
 pub(super) fn run_in(

@@ -1,7 +1,7 @@
 //! `paginate`: iteration over all pages of a list.
 
 use super::{FakeChannel, chunk_with, failed, job, message, run_in, value};
-use crate::engine::protocol::{Entry, HostResponse};
+use crate::engine::protocol::{HostResponse, ScriptEntry};
 use crate::vm::{LogLevel, Vm};
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -69,7 +69,7 @@ fn all_is_a_list_and_pages_are_whole_answers() {
 
 #[test]
 fn functions_of_provider_globals_are_paginated_as_well() {
-    let mut job = job(Entry::Chunk, &[]);
+    let mut job = job(ScriptEntry::Chunk, &[]);
     job.apis.push("sdk.files".to_owned());
     let source = "return paginate(files.list):all(3)";
     let items = run_in(&mut Vm::new().unwrap(), &job, source, service());

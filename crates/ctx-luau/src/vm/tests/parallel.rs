@@ -1,7 +1,7 @@
 //! Concurrent host requests.
 
 use super::{FakeChannel, chunk, chunk_with, failed, job, message, run_in, value};
-use crate::engine::protocol::{Entry, JobFailure};
+use crate::engine::protocol::{JobFailure, ScriptEntry};
 use crate::vm::Vm;
 use serde_json::json;
 use std::rc::Rc;
@@ -88,7 +88,7 @@ fn provider_globals_return_promises() {
         Some("files.bad") => failed("tool_error", "went wrong"),
         _ => value(arguments["arguments"].clone()),
     });
-    let mut job = job(Entry::Chunk, &[]);
+    let mut job = job(ScriptEntry::Chunk, &[]);
     job.apis.push("sdk.files".to_owned());
     let run = |source: &str| run_in(&mut Vm::new().unwrap(), &job, source, channel.clone());
     let source = "local a, b = files.text(), files.echo({ n = 2 })
@@ -120,7 +120,7 @@ fn run_with_shop(source: &str) -> Result<serde_json::Value, JobFailure> {
         Some("shop.bad") => failed("tool_error", "went wrong"),
         _ => value(arguments["arguments"].clone()),
     });
-    let mut job = job(Entry::Chunk, &[]);
+    let mut job = job(ScriptEntry::Chunk, &[]);
     job.apis.push("sdk.shop".to_owned());
     run_in(&mut Vm::new().unwrap(), &job, source, channel)
 }

@@ -1,7 +1,7 @@
 //! Calls without `sdk.`: which of them return promises, and that no promise is mistaken for its value.
 
 use super::{FakeChannel, failed, job, run_in, value};
-use crate::engine::protocol::Entry;
+use crate::engine::protocol::ScriptEntry;
 use crate::vm::{LogLevel, Vm};
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ fn shop() -> Rc<FakeChannel> {
 }
 
 fn run_at(channel: &Rc<FakeChannel>, source: &str) -> Result<Value, String> {
-    let mut job = job(Entry::Chunk, &[]);
+    let mut job = job(ScriptEntry::Chunk, &[]);
     job.apis.push("sdk.shop".to_owned());
     run_in(&mut Vm::new().unwrap(), &job, source, channel.clone()).map_err(|failure| failure.message)
 }
@@ -196,7 +196,7 @@ fn every_error_of_unawaited_calls_is_reported() {
 fn a_script_is_compiled_for_the_providers_that_it_sees() {
     let source = "local a, b = shop.count(), shop.name() return { a:await(), b:await() }";
     let mut vm = Vm::new().unwrap();
-    let mut job = job(Entry::Chunk, &[]);
+    let mut job = job(ScriptEntry::Chunk, &[]);
     job.apis.push("sdk.other".to_owned());
     let alone = run_in(&mut vm, &job, source, shop()).unwrap_err();
     assert!(alone.message.contains("there is no variable or function `shop`"), "{}", alone.message);

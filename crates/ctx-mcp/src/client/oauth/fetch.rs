@@ -181,7 +181,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{Web, reply};
+    use ctx_testkit::{MockWebServer, reply};
 
     fn addresses(server: &str) -> [bool; 6] {
         let http_client = OAuthHttpClient::new(&server.parse().unwrap());
@@ -226,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn dns_rebinding_does_not_bring_a_public_server_nearer() {
-        let web = Web::serve(|_| reply(200, "{}"));
+        let web = MockWebServer::serve(|_| reply(200, "{}"));
         // `localhost` stands for a name that is rebound to loopback.
         let server: Url = web.url("/mcp").replace("127.0.0.1", "localhost").parse().unwrap();
         let http_client = OAuthHttpClient::new(&server);

@@ -113,14 +113,14 @@ pub(super) fn describe_oauth_error(error: &str, description: &str) -> Option<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{CANARIES, Web, canary_leaks, canary_text, reply};
+    use ctx_testkit::{CANARIES, MockWebServer, canary_leaks, canary_text, reply};
     use serde_json::json;
 
     #[tokio::test]
     async fn what_a_token_endpoint_repeats_is_masked() {
         for (number, canary) in CANARIES.iter().enumerate() {
             for method in [ClientAuthMethod::Basic, ClientAuthMethod::Post] {
-                let web = Web::serve(|asked| {
+                let web = MockWebServer::serve(|asked| {
                     let line = canary_text();
                     let sent = format!("{} {}", asked.head, String::from_utf8_lossy(&asked.body));
                     let body_json =

@@ -5,7 +5,7 @@ use super::super::connection::Connection;
 use super::super::oauth::LoginRequirement;
 use super::super::pinning::PinnedDefinitions;
 use super::super::request::{CallFailure, UpstreamRequest};
-use super::super::settings::Start;
+use super::super::settings::StartMode;
 use super::{ConnectionPhase, Upstream};
 use crate::convert;
 use ctx_core::{Call, ErrorKind, Output, ToolError, ToolSpec};
@@ -45,7 +45,7 @@ impl Upstream {
         call: &Call,
     ) -> Result<ServerResult, ToolError> {
         let _permit = self.acquire_permit().await?;
-        if self.settings.start == Start::Lazy {
+        if self.settings.start == StartMode::Lazy {
             // The idle timeout begins again.
             self.demand.notify_one();
         }

@@ -6,7 +6,7 @@ mod call;
 mod reconnect;
 
 use super::connection::{Connection, ProtocolEra};
-use super::difference::Difference;
+use super::difference::DefinitionDiff;
 use super::features::ServerFeatures;
 use super::namespace::Namespace;
 use super::oauth::{LoginRequirement, OAuthClient};
@@ -14,7 +14,7 @@ use super::pinning::PinnedDefinitions;
 use super::process::StderrLog;
 use super::provider::ListedTools;
 use super::resources::ResourcePageCache;
-use super::settings::{Start, UpstreamSettings};
+use super::settings::{StartMode, UpstreamSettings};
 use super::subscriptions::ResourceSubscriptions;
 use ctx_core::{ErrorKind, Identifier, ToolError};
 use std::sync::atomic::AtomicUsize;
@@ -62,7 +62,7 @@ pub struct UpstreamStatus {
     /// The number of its tools, as far as they are known.
     pub tools: usize,
     /// How its definition (tools, instructions, prompts, resources) differs from the accepted one.
-    pub difference: Difference,
+    pub difference: DefinitionDiff,
     /// Warnings for the user: invisible characters in text that agents read.
     pub warnings: Vec<String>,
     /// The name and version that it sends, once it has been connected.
@@ -138,7 +138,7 @@ impl Upstream {
         let stored_tools = definitions.load_tools();
         let facts = ServerFacts { are_tools_known: stored_tools.is_some(), ..ServerFacts::default() };
         let phase = match settings.start {
-            Start::Lazy if facts.are_tools_known => ConnectionPhase::Idle,
+            StartMode::Lazy if facts.are_tools_known => ConnectionPhase::Idle,
             _ => ConnectionPhase::Connecting,
         };
         let tools = ListedTools::default();

@@ -5,7 +5,7 @@ use super::super::connection::{
     ConnectTarget, Connection, ConnectionFactory, ProtocolEra, start_timeout_reason,
 };
 use super::super::definition::{ServerDefinition, ToolDefinition};
-use super::super::settings::Start;
+use super::super::settings::StartMode;
 use super::super::startup::cpu_adjusted_timeout;
 use super::{ConnectionPhase, ServerFacts, Upstream};
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -270,7 +270,7 @@ impl Upstream {
                 never = &mut tools => match never {},
                 never = &mut features => match never {},
                 () = self.demand.notified() => {}
-                () = tokio::time::sleep(idle), if self.settings.start == Start::Lazy => {
+                () = tokio::time::sleep(idle), if self.settings.start == StartMode::Lazy => {
                     let is_unused = self.call_permits.available_permits() == self.settings.limits.in_flight;
                     if is_unused && self.subscriptions.is_empty() {
                         return ConnectionEnd::Idle;

@@ -41,7 +41,7 @@ fn tokens_at(url: &str) -> SecurityScheme {
 
 #[tokio::test]
 async fn credentials_are_sent_as_their_scheme_requires() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let basic = Credential::Basic { user: "me".to_owned(), password: secret("hunter2!") };
     for (scheme, credential) in [
         (SecurityScheme::Bearer, Credential::Bearer(secret("t0ken!"))),
@@ -64,7 +64,7 @@ async fn credentials_are_sent_as_their_scheme_requires() {
 
 #[tokio::test]
 async fn an_argument_cannot_override_a_credential() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     for location in [ParameterLocation::Header, ParameterLocation::Query, ParameterLocation::Cookie] {
         let mut description = secured(&key(location), "GET");
         description.operations[0].parameters = vec![parameter(location, "x-api.key")];
@@ -86,7 +86,7 @@ async fn an_argument_cannot_override_a_credential() {
 
 #[tokio::test]
 async fn credentials_of_the_call_replace_all_configured_ones() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let description = secured(&SecurityScheme::Bearer, "GET");
     let operation = description.operations[0].clone();
     let api = api_of(description, &web.url("/v1"), with_credential(Credential::Bearer(secret("configured"))));
@@ -105,7 +105,7 @@ async fn credentials_of_the_call_replace_all_configured_ones() {
 
 #[tokio::test]
 async fn public_operations_get_no_credentials_when_the_others_are_excluded() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let mut description = secured(&SecurityScheme::Bearer, "GET");
     description.operations.push(Operation { name: "open".to_owned(), ..operation("GET", "/public/pets") });
     let api = api_of(description, &web.url(""), |settings| {
@@ -119,9 +119,9 @@ async fn public_operations_get_no_credentials_when_the_others_are_excluded() {
 
 #[tokio::test]
 async fn credentials_stay_with_their_origin() {
-    let elsewhere = Web::serve(|_| json_reply("1"));
+    let elsewhere = MockWebServer::serve(|_| json_reply("1"));
     let target = elsewhere.url("/stolen");
-    let api_server = Web::serve(move |request| match request.target().contains("/again") {
+    let api_server = MockWebServer::serve(move |request| match request.target().contains("/again") {
         true => redirect(307, &target),
         false => redirect(307, "/again"),
     });
@@ -170,7 +170,7 @@ async fn echoed_secrets_are_masked() {
         (tokens_at("/token"), client()),
     ] {
         for status in [200, 401, 500] {
-            let web = Web::serve(move |request| match request.target() {
+            let web = MockWebServer::serve(move |request| match request.target() {
                 "POST /token" => json_reply(r#"{"access_token": "hunter2!"}"#),
                 _ => reply(status, &format!("{}\n{}", request.line, request.head)),
             });
@@ -213,7 +213,7 @@ async fn frozen_secrets_are_masked() {
         Err(error) => format!("{error} {error:?} {:?}", error.data()),
     };
     for status in [200, 404] {
-        let web = Web::serve(move |request| reply(status, &format!("{} hunter2!/x", request.line)));
+        let web = MockWebServer::serve(move |request| reply(status, &format!("{} hunter2!/x", request.line)));
         let shown_text = shown_text(call(api(&web, vec![get_operation.clone()], frozen), json!({})).await);
         assert_eq!(web.asked()[0].target(), "GET /v1/hunter3%21/pets?api_key=hunter2%21%2Fx&version=2026-01");
         assert!(
@@ -221,7 +221,7 @@ async fn frozen_secrets_are_masked() {
             "{shown_text}"
         );
     }
-    let stopped_service = Web::serve(|_| reply(200, ""));
+    let stopped_service = MockWebServer::serve(|_| reply(200, ""));
     let api = api(&stopped_service, vec![get_operation], frozen);
     drop(stopped_service);
     let shown_text = shown_text(call(api, json!({})).await);
@@ -230,7 +230,7 @@ async fn frozen_secrets_are_masked() {
 
 #[tokio::test]
 async fn concurrent_calls_share_one_token_request() {
-    let web = Web::serve(|request| match request.target() {
+    let web = MockWebServer::serve(|request| match request.target() {
         "POST /token" => {
             std::thread::sleep(Duration::from_millis(30));
             json_reply(r#"{"access_token": "t0ken!", "token_type": "bearer", "expires_in": 3600}"#)
@@ -259,7 +259,7 @@ async fn concurrent_calls_share_one_token_request() {
 #[tokio::test]
 async fn servers_of_one_document_have_tokens_of_their_own() {
     let service = |token: &'static str| {
-        Web::serve(move |request| match request.target() {
+        MockWebServer::serve(move |request| match request.target() {
             "POST /token" => json_reply(&format!(r#"{{"access_token": "{token}"}}"#)),
             _ => json_reply("1"),
         })
@@ -283,14 +283,15 @@ async fn servers_of_one_document_have_tokens_of_their_own() {
 async fn a_token_that_is_refused_is_renewed_once() {
     let issued = Arc::new(AtomicUsize::new(0));
     let count = issued.clone();
-    let web = Web::serve(move |request| match (request.target(), request.header("authorization")) {
-        ("POST /token", _) => {
-            let number = count.fetch_add(1, Ordering::SeqCst);
-            json_reply(&format!(r#"{{"access_token": "token-{number}"}}"#))
-        }
-        (_, Some("Bearer token-1")) => json_reply("1"),
-        _ => reply(401, ""),
-    });
+    let web =
+        MockWebServer::serve(move |request| match (request.target(), request.header("authorization")) {
+            ("POST /token", _) => {
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                json_reply(&format!(r#"{{"access_token": "token-{number}"}}"#))
+            }
+            (_, Some("Bearer token-1")) => json_reply("1"),
+            _ => reply(401, ""),
+        });
     let description = secured(&tokens_at(&web.url("/token")), "POST");
     let catalog = catalog(api_of(description, &web.url("/v1"), with_credential(client())));
     for _ in 0..2 {
@@ -301,7 +302,7 @@ async fn a_token_that_is_refused_is_renewed_once() {
 
 #[tokio::test]
 async fn a_refused_token_is_renewed_only_once_per_call() {
-    let web = Web::serve(|request| match request.target() {
+    let web = MockWebServer::serve(|request| match request.target() {
         "POST /token" => json_reply(r#"{"access_token": "t0ken!"}"#),
         _ => reply(401, ""),
     });
@@ -313,7 +314,7 @@ async fn a_refused_token_is_renewed_only_once_per_call() {
 
 #[tokio::test]
 async fn client_credentials_move_to_the_body_when_the_header_is_refused() {
-    let web = Web::serve(|request| match (request.target(), request.header("authorization")) {
+    let web = MockWebServer::serve(|request| match (request.target(), request.header("authorization")) {
         ("POST /token", Some(_)) => reply(401, r#"{"error": "invalid_client"}"#),
         ("POST /token", None) => json_reply(r#"{"access_token": "t0ken!", "expires_in": "60"}"#),
         _ => json_reply("1"),
@@ -326,7 +327,7 @@ async fn client_credentials_move_to_the_body_when_the_header_is_refused() {
 
 #[tokio::test]
 async fn without_a_token_nothing_is_called() {
-    let web = Web::serve(|_| reply(400, "hunter2! is no secret"));
+    let web = MockWebServer::serve(|_| reply(400, "hunter2! is no secret"));
     let api = api_of(secured(&tokens_at("/token"), "GET"), &web.url(""), with_credential(client()));
     let error = call(api, json!({})).await.unwrap_err();
     assert!(error.message().starts_with("no token from 127.0.0.1: HTTP 400 Bad Request: ***"), "{error}");

@@ -30,9 +30,9 @@ fn from_web(mut description: Description, spec: &str, scope: NetworkScope, base:
 #[tokio::test]
 async fn a_public_api_cannot_redirect_to_this_machine() {
     for host in LOOPBACK_HOSTS {
-        let inner = Web::serve(|_| json_reply("1"));
+        let inner = MockWebServer::serve(|_| json_reply("1"));
         let to = inner.url("/").replace("127.0.0.1", host);
-        let outer = Web::serve(move |_| redirect(302, &to));
+        let outer = MockWebServer::serve(move |_| redirect(302, &to));
         let settings = ApiSettings {
             base_url: Some(outer.url("")),
             ..ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()))
@@ -54,9 +54,9 @@ async fn a_public_api_cannot_redirect_to_this_machine() {
 #[tokio::test]
 async fn an_api_behind_a_proxy_cannot_redirect_to_this_machine() {
     for host in LOOPBACK_HOSTS {
-        let inner = Web::serve(|_| json_reply("1"));
+        let inner = MockWebServer::serve(|_| json_reply("1"));
         let to = inner.url("/").replace("127.0.0.1", host);
-        let proxy = Web::serve(move |_| redirect(302, &to));
+        let proxy = MockWebServer::serve(move |_| redirect(302, &to));
         let through = |settings: &mut ApiSettings| settings.proxy = Some(Secret::new(proxy.url("")));
         let error = call(api_of(pets(), "http://api.invalid/v1", through), json!({})).await.unwrap_err();
         assert_eq!((error.kind(), inner.asked().len()), (ErrorKind::Forbidden, 0), "{error}");
@@ -68,7 +68,7 @@ async fn an_api_behind_a_proxy_cannot_redirect_to_this_machine() {
 async fn a_public_description_cannot_place_its_api_on_this_machine() {
     let spec = "https://docs.example/api.json";
     for host in LOOPBACK_HOSTS {
-        let web = Web::serve(|_| json_reply("1"));
+        let web = MockWebServer::serve(|_| json_reply("1"));
         let server = web.url("/v1").replace("127.0.0.1", host);
         let mut description = pets();
         description.operations[0].servers = vec![server.clone()];
@@ -106,8 +106,8 @@ fn the_host_of_a_description_never_resolves_to_a_nearer_network() {
         api.inner.base(&api.inner.description.operations[0]).unwrap().reach
     };
     // A name may be resolved to any address the next time.
-    assert_eq!(reach("docs.example", NetworkScope::Internet, None), Reach::INTERNET);
-    assert_eq!(reach("docs.example", NetworkScope::Loopback, None), Reach::OWN);
+    assert_eq!(reach("docs.example", NetworkScope::Internet, None), AddressPolicy::INTERNET);
+    assert_eq!(reach("docs.example", NetworkScope::Loopback, None), AddressPolicy::OWN);
     assert_eq!(reach("127.0.0.1", NetworkScope::Internet, None).nearest(), NetworkScope::Loopback);
     // A literal address in `base_url` or `spec` is allowed by naming it.
     let base = Some("http://169.254.7.7/v1");
@@ -121,7 +121,7 @@ fn the_host_of_a_description_never_resolves_to_a_nearer_network() {
 #[tokio::test]
 async fn a_public_description_cannot_have_a_secret_sent_to_this_machine() {
     for host in LOOPBACK_HOSTS {
-        let web = Web::serve(|_| json_reply(r#"{"access_token": "t0ken!"}"#));
+        let web = MockWebServer::serve(|_| json_reply(r#"{"access_token": "t0ken!"}"#));
         let token_url = web.url("/token").replace("127.0.0.1", host);
         let description = |token_url: &str| {
             let mut description = pets();

@@ -26,7 +26,7 @@ async fn call_with_auth(api: LoadedApi, auth: Value) -> Result<Output, ToolError
 
 #[tokio::test]
 async fn caller_credentials_replace_configured_ones() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let ours = |scheme| api_of(secured(scheme), &web.url(""), allow_caller_credentials);
     for (scheme, auth) in [
         (SecurityScheme::Bearer, json!({"pets": {"type": "bearer", "token": "of-the-caller"}})),
@@ -50,7 +50,7 @@ async fn caller_credentials_replace_configured_ones() {
 
 #[tokio::test]
 async fn secret_headers_are_not_sent_with_caller_credentials() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let with_headers = |settings: &mut ApiSettings| {
         allow_caller_credentials(settings);
         let header = |name: &str, value: &str| (name.to_owned(), Secret::new(value));
@@ -67,7 +67,7 @@ async fn secret_headers_are_not_sent_with_caller_credentials() {
 
 #[tokio::test]
 async fn configured_credentials_are_no_fallback_for_unsuitable_caller_credentials() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let api = api_of(secured(SecurityScheme::Bearer), &web.url(""), allow_caller_credentials);
     let auth = json!({"pets": {"type": "basic", "username": "me", "password": "hunter2!"}});
     let error = call_with_auth(api, auth).await.unwrap_err();
@@ -82,7 +82,7 @@ async fn echoed_caller_credentials_are_masked() {
     for (status, content_type) in [(200, "application/json"), (200, "text/plain"), (500, "application/json")]
     {
         let repeated = reply_with(status, &[("Content-Type", content_type)], r#"{"you": "hunter2hunter2"}"#);
-        let web = Web::serve(move |_| repeated.clone());
+        let web = MockWebServer::serve(move |_| repeated.clone());
         let result = call_with_auth(
             api_of(secured(SecurityScheme::Bearer), &web.url(""), allow_caller_credentials),
             auth(),
@@ -98,7 +98,7 @@ async fn echoed_caller_credentials_are_masked() {
 
 #[tokio::test]
 async fn errors_name_the_api_and_never_repeat_a_credential() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let elsewhere = json!({
         "type": "oauth2", "client_id": "hunter2", "client_secret": "hunter2", "token_url": "https://hunter2"
     });
@@ -118,7 +118,7 @@ async fn errors_name_the_api_and_never_repeat_a_credential() {
 
 #[tokio::test]
 async fn caller_credentials_are_refused_unless_allowed() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let closed = |settings: &mut ApiSettings| {
         allow_caller_credentials(settings);
         settings.takes_credentials = false;
@@ -132,7 +132,7 @@ async fn caller_credentials_are_refused_unless_allowed() {
 
 #[tokio::test]
 async fn tokens_are_requested_from_the_configured_endpoint() {
-    let web = Web::serve(|request| match request.target() {
+    let web = MockWebServer::serve(|request| match request.target() {
         "POST /own/token" => json_reply(r#"{"access_token": "fresh"}"#),
         _ => reply(200, ""),
     });

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::operation::PartEncoding;
-use ctx_core::{ContentBlock, FILE_PREFIX, Identity, Keeper, KeptFile};
+use ctx_core::{ContentBlock, FILE_PREFIX, FileStore, Identity, StoredFile};
 use std::sync::Mutex;
 
 /// Content of the file: not valid text.
@@ -10,16 +10,16 @@ const BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\x00\xff";
 
 /// A file keeper: files are visible to the identity that stored them.
 #[derive(Default)]
-struct MemoryKeeper(Mutex<Vec<(Option<String>, KeptFile)>>);
+struct MemoryKeeper(Mutex<Vec<(Option<String>, StoredFile)>>);
 
-impl Keeper for MemoryKeeper {
-    fn keep(&self, file: KeptFile, owner: Option<&Identity>) -> String {
+impl FileStore for MemoryKeeper {
+    fn keep(&self, file: StoredFile, owner: Option<&Identity>) -> String {
         let mut files = self.0.lock().unwrap();
         files.push((owner.map(|owner| owner.subject.clone()), file));
         format!("{FILE_PREFIX}{}", files.len() - 1)
     }
 
-    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<KeptFile, ToolError> {
+    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<StoredFile, ToolError> {
         let files = self.0.lock().unwrap();
         let number: Option<usize> = uri.strip_prefix(FILE_PREFIX).and_then(|id| id.parse().ok());
         let found = number.and_then(|number| files.get(number));
@@ -41,13 +41,13 @@ impl Provider for KeeperProvider {
         Vec::new()
     }
 
-    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+    fn keeper(&self) -> Option<Arc<dyn FileStore>> {
         Some(self.0.clone())
     }
 }
 
 /// A service that returns and accepts a picture, and a catalog with a file keeper.
-fn picture_catalog(web: &Web) -> Arc<Catalog> {
+fn picture_catalog(web: &MockWebServer) -> Arc<Catalog> {
     let named = |name: &str, operation: Operation| Operation { name: name.to_owned(), ..operation };
     let sending = |name: &str, kind: BodyEncoding, content_type: &str| {
         let body = body(&[], vec![("application/json", BodyEncoding::Json), (content_type, kind)]);
@@ -68,8 +68,8 @@ fn picture_catalog(web: &Web) -> Arc<Catalog> {
     Catalog::builder().provider(Arc::new(api)).provider(Arc::new(KeeperProvider(Arc::default()))).build()
 }
 
-fn picture_service() -> Web {
-    Web::serve(|request| match request.target() {
+fn picture_service() -> MockWebServer {
+    MockWebServer::serve(|request| match request.target() {
         "GET /v1/picture" => {
             let head =
                 [("Content-Type", "image/png"), ("Content-Disposition", "attachment; filename=\"a/p.png\"")];

@@ -196,7 +196,7 @@ async fn metadata_addresses_are_refused_unless_configuration_names_them() {
         let settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()));
         let error = call(api_with_settings(description, settings), json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
-        let web = Web::serve(move |_| redirect(302, base));
+        let web = MockWebServer::serve(move |_| redirect(302, base));
         let error = call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
     }
@@ -205,12 +205,12 @@ async fn metadata_addresses_are_refused_unless_configuration_names_them() {
 #[tokio::test]
 async fn redirects_lead_only_to_http_and_are_bounded() {
     for to in ["file:///etc/passwd", "ftp://example.com/", "data:,x"] {
-        let web = Web::serve(move |_| redirect(302, to));
+        let web = MockWebServer::serve(move |_| redirect(302, to));
         let error = call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
         assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
         assert_eq!(web.asked().len(), 1, "{to}");
     }
-    let web = Web::serve(|_| redirect(302, "/pets"));
+    let web = MockWebServer::serve(|_| redirect(302, "/pets"));
     let error = call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
     assert!(error.message().ends_with("more than 5 redirects"), "{error}");
     assert_eq!(web.asked().len(), 6);
@@ -225,7 +225,7 @@ async fn a_redirect_keeps_method_and_body_only_for_307_and_308() {
         (307, "POST /new", true),
         (308, "POST /new", true),
     ] {
-        let web = Web::serve(move |request| match request.target() {
+        let web = MockWebServer::serve(move |request| match request.target() {
             "POST /pets" => redirect(status, "/new"),
             _ => json_reply("1"),
         });
@@ -241,7 +241,8 @@ async fn a_redirect_keeps_method_and_body_only_for_307_and_308() {
 
 #[tokio::test]
 async fn a_wrong_content_type_is_no_error() {
-    let page = |_: &ctx_testkit::Asked| reply_with(200, &[("Content-Type", "application/json")], "<html>");
-    let web = Web::serve(page);
+    let page =
+        |_: &ctx_testkit::RecordedRequest| reply_with(200, &[("Content-Type", "application/json")], "<html>");
+    let web = MockWebServer::serve(page);
     assert_eq!(call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap().value, json!("<html>"));
 }

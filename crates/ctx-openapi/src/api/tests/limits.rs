@@ -4,9 +4,9 @@ use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A service that fails the first requests with this status, then succeeds.
-fn failing_service(times: usize, status: u16, retry_after: &'static str) -> Web {
+fn failing_service(times: usize, status: u16, retry_after: &'static str) -> MockWebServer {
     let count = AtomicUsize::new(0);
-    Web::serve(move |_| match count.fetch_add(1, Ordering::SeqCst) < times {
+    MockWebServer::serve(move |_| match count.fetch_add(1, Ordering::SeqCst) < times {
         true => reply_with(status, &[("Retry-After", retry_after)], ""),
         false => json_reply("1"),
     })
@@ -50,7 +50,7 @@ async fn retries_are_bounded() {
 
 #[tokio::test]
 async fn a_rate_limit_is_for_all_operations_together() {
-    let web = Web::serve(|_| json_reply("1"));
+    let web = MockWebServer::serve(|_| json_reply("1"));
     let named = |name: &str| Operation { name: name.to_owned(), ..operation("GET", "/pets") };
     let limited = |settings: &mut ApiSettings| settings.rate_limit = Some("2/h".parse().unwrap());
     let catalog = catalog(api(&web, vec![named("one"), named("two")], limited));
@@ -66,7 +66,7 @@ async fn a_rate_limit_is_for_all_operations_together() {
 async fn concurrent_requests_are_bounded() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (open, seen) = (now.clone(), most.clone());
-    let web = Web::serve(move |_| {
+    let web = MockWebServer::serve(move |_| {
         seen.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(10));
         open.fetch_sub(1, Ordering::SeqCst);

@@ -14,12 +14,12 @@ use crate::operation::{BodyEncoding, ParameterLocation, SecurityScheme};
 use crate::request::tests::{body, operation, parameter};
 use crate::settings::Spec;
 use ctx_core::{Caller, Catalog, NetworkScope, Secret};
-use ctx_testkit::{Web, reply, reply_with};
+use ctx_testkit::{MockWebServer, reply, reply_with};
 use serde_json::json;
 use std::collections::BTreeMap;
 
 /// An API with these operations at this address.
-fn api(web: &Web, operations: Vec<Operation>, change: impl FnOnce(&mut ApiSettings)) -> LoadedApi {
+fn api(web: &MockWebServer, operations: Vec<Operation>, change: impl FnOnce(&mut ApiSettings)) -> LoadedApi {
     api_of(Description { operations, ..Description::default() }, &web.url("/v1"), change)
 }
 
@@ -63,7 +63,7 @@ fn redirect(status: u16, to: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_call_is_one_request_and_returns_the_response() {
-    let web = Web::serve(|_| json_reply(r#"{"id": 7}"#));
+    let web = MockWebServer::serve(|_| json_reply(r#"{"id": 7}"#));
     let mut post_operation = operation("POST", "/owners/{owner}/pets");
     post_operation.parameters = vec![
         parameter(ParameterLocation::Path, "owner"),
@@ -91,7 +91,7 @@ async fn a_call_is_one_request_and_returns_the_response() {
 
 #[tokio::test]
 async fn a_post_without_a_body_has_content_length_zero() {
-    let web = Web::serve(|_| reply(204, ""));
+    let web = MockWebServer::serve(|_| reply(204, ""));
     let output = call(api(&web, vec![operation("POST", "/pets")], |_| ()), json!({})).await.unwrap();
     assert_eq!(output.value, Value::Null);
     assert_eq!(web.asked()[0].header("content-length"), Some("0"));
@@ -99,8 +99,9 @@ async fn a_post_without_a_body_has_content_length_zero() {
 
 #[tokio::test]
 async fn an_error_has_status_and_body_as_data() {
-    let web =
-        Web::serve(|_| reply_with(409, &[("Content-Type", "application/json")], r#"{"code": "taken"}"#));
+    let web = MockWebServer::serve(|_| {
+        reply_with(409, &[("Content-Type", "application/json")], r#"{"code": "taken"}"#)
+    });
     let error = call(api(&web, vec![operation("PUT", "/pets")], |_| ()), json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Tool);
     assert!(error.message().ends_with(r#"/v1/pets: HTTP 409 Conflict: {"code":"taken"}"#), "{error}");
@@ -109,7 +110,7 @@ async fn an_error_has_status_and_body_as_data() {
 
 #[tokio::test]
 async fn an_unreachable_service_is_named_without_its_query() {
-    let stopped_service = Web::serve(|_| reply(200, ""));
+    let stopped_service = MockWebServer::serve(|_| reply(200, ""));
     let base = stopped_service.url("/v1?secret=hunter2!");
     drop(stopped_service);
     let description = Description { operations: vec![operation("GET", "/pets")], ..Description::default() };
@@ -119,7 +120,7 @@ async fn an_unreachable_service_is_named_without_its_query() {
 
 #[tokio::test]
 async fn configured_headers_are_added_to_every_request() {
-    let web = Web::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| reply(200, ""));
     let mut get_operation = operation("GET", "/pets");
     get_operation.parameters = vec![parameter(ParameterLocation::Header, "X-Tenant")];
     let own = |settings: &mut ApiSettings| {
@@ -131,7 +132,7 @@ async fn configured_headers_are_added_to_every_request() {
 
 #[tokio::test]
 async fn requests_go_through_the_proxy() {
-    let proxy = Web::serve(|_| json_reply("1"));
+    let proxy = MockWebServer::serve(|_| json_reply("1"));
     let description = Description { operations: vec![operation("GET", "/pets")], ..Description::default() };
     let through = |settings: &mut ApiSettings| settings.proxy = Some(Secret::new(proxy.url("")));
     let output = call(api_of(description, "http://api.invalid/v1", through), json!({})).await.unwrap();
@@ -141,7 +142,7 @@ async fn requests_go_through_the_proxy() {
 
 #[tokio::test]
 async fn the_next_page_is_called_with_the_arguments_from_the_response() {
-    let web = Web::serve(|request| match request.target() {
+    let web = MockWebServer::serve(|request| match request.target() {
         "GET /v1/pets?page=2" => json_reply("[3]"),
         _ => reply_with(
             200,

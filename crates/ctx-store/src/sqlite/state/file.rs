@@ -1,6 +1,6 @@
 //! State files: opened in the newest format, or refused with a reason.
 
-use crate::error::{Place, StoreError, StorePart};
+use crate::error::{StoreError, StoreLocation, StorePart};
 use crate::sqlite::classify::is_busy;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -17,8 +17,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_POLL: Duration = Duration::from_millis(20);
 
 /// The location of a state file, for error messages.
-pub(crate) fn place(path: &Path) -> Place {
-    Place { name: path.display().to_string(), part: StorePart::State }
+pub(crate) fn place(path: &Path) -> StoreLocation {
+    StoreLocation { name: path.display().to_string(), part: StorePart::State }
 }
 
 /// A SQLite error with a state file.

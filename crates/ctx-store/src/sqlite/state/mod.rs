@@ -12,7 +12,7 @@ pub(crate) use file::{
 };
 
 use crate::error::StoreError;
-use crate::state::{RecordedRun, RunFilter, Server, ServerDefinitions, State};
+use crate::state::{DefinitionKey, RecordedRun, RunFilter, ServerDefinitions, State};
 use ctx_core::{Run, RunId, RunLog};
 use definitions::DefinitionRecords;
 use runs::RunRecords;
@@ -67,21 +67,25 @@ impl State for SqliteState {
         self.runs.find(prefix)
     }
 
-    fn definitions(&self, server: &Server<'_>) -> Result<Option<ServerDefinitions>, StoreError> {
+    fn definitions(&self, server: &DefinitionKey<'_>) -> Result<Option<ServerDefinitions>, StoreError> {
         self.definitions.get(server.name, server.reach)
     }
 
-    fn see_definitions(&self, server: &Server<'_>, seen: &str) -> Result<ServerDefinitions, StoreError> {
+    fn see_definitions(
+        &self,
+        server: &DefinitionKey<'_>,
+        seen: &str,
+    ) -> Result<ServerDefinitions, StoreError> {
         self.definitions.record_seen(server.name, server.reach, seen)
     }
 
-    fn accept_definitions(&self, server: &Server<'_>, accepted: &str) -> Result<bool, StoreError> {
+    fn accept_definitions(&self, server: &DefinitionKey<'_>, accepted: &str) -> Result<bool, StoreError> {
         self.definitions.accept(server.name, server.reach, accepted)
     }
 
     fn extend_definitions(
         &self,
-        server: &Server<'_>,
+        server: &DefinitionKey<'_>,
         before: &str,
         accepted: &str,
     ) -> Result<bool, StoreError> {

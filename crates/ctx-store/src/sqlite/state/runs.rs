@@ -3,7 +3,7 @@
 use super::file::{connect, sqlite_error};
 use crate::error::StoreError;
 use crate::state::{RUN_DAYS_KEPT, RUN_TREE_MAX, RUNS_KEPT, RecordedRun, RunFilter, with_nested_totals};
-use ctx_core::{Inside, Outcome, Run, RunId};
+use ctx_core::{NestedCallStats, Run, RunId, RunOutcome};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ impl RunRecords {
                 )?
                 .query_map(params![filter.tool, filter.failed, filter.limit], |row| {
                     let run = run_from_row(row)?;
-                    let inside = Inside::new(row.get(11)?, row.get(12)?, run.result_bytes);
+                    let inside = NestedCallStats::new(row.get(11)?, row.get(12)?, run.result_bytes);
                     Ok(RecordedRun { run, inside })
                 })?
                 .collect()
@@ -227,8 +227,8 @@ fn write_batch(
     )?;
     for run in batch {
         let (code, message) = match run.outcome {
-            Outcome::Ok => (None, None),
-            Outcome::Failed { code, message } => (Some(code), Some(message)),
+            RunOutcome::Ok => (None, None),
+            RunOutcome::Failed { code, message } => (Some(code), Some(message)),
         };
         insert.execute(params![
             run.id.to_string(),
@@ -286,9 +286,9 @@ fn run_from_row(row: &Row<'_>) -> rusqlite::Result<Run> {
         argument_bytes: row.get(7)?,
         result_bytes: row.get(8)?,
         outcome: match code {
-            None => Outcome::Ok,
+            None => RunOutcome::Ok,
             Some(code) => {
-                Outcome::Failed { code, message: row.get::<_, Option<String>>(10)?.unwrap_or_default() }
+                RunOutcome::Failed { code, message: row.get::<_, Option<String>>(10)?.unwrap_or_default() }
             }
         },
     })
@@ -320,7 +320,7 @@ mod tests {
             arguments: json!({"query": "x"}),
             argument_bytes: 13,
             result_bytes: 40,
-            outcome: code.map_or(Outcome::Ok, |code| Outcome::Failed {
+            outcome: code.map_or(RunOutcome::Ok, |code| RunOutcome::Failed {
                 code: code.to_owned(),
                 message: "no".to_owned(),
             }),
@@ -362,7 +362,7 @@ mod tests {
             assert_eq!(all[1].started_at, Timestamp::from_millisecond(1_795_034_021_434).unwrap());
             let tree = runs.tree(all[1].id).unwrap();
             assert_eq!((tree.len(), tree[0].inside.calls), (2, 1));
-            assert!(matches!(&tree[1].run.outcome, Outcome::Failed { code, .. } if code == "not_found"));
+            assert!(matches!(&tree[1].run.outcome, RunOutcome::Failed { code, .. } if code == "not_found"));
         }
     }
 
@@ -389,12 +389,12 @@ mod tests {
             runs.record(Run { result_bytes: bytes, ..sample(id, parent, None) });
         }
         runs.close();
-        let inside = |calls, bytes_kept| Inside { calls, bytes_kept };
+        let inside = |calls, bytes_kept| NestedCallStats { calls, bytes_kept };
         let listed = runs.list(&RunFilter { limit: 10, ..RunFilter::default() }).unwrap();
-        let totals: Vec<Inside> = listed.iter().map(|recorded| recorded.inside).collect();
+        let totals: Vec<NestedCallStats> = listed.iter().map(|recorded| recorded.inside).collect();
         assert_eq!(totals, [inside(0, 0), inside(3, 200 + 300 + 400 - 100)]);
         let tree = runs.tree(listed[1].run.id).unwrap();
-        let totals: Vec<Inside> = tree.iter().map(|recorded| recorded.inside).collect();
+        let totals: Vec<NestedCallStats> = tree.iter().map(|recorded| recorded.inside).collect();
         assert_eq!(totals, [inside(3, 800), inside(0, 0), inside(1, 100), inside(0, 0)]);
         assert_eq!(runs.list(&RunFilter { limit: 1, ..RunFilter::default() }).unwrap(), listed[..1]);
         let json = serde_json::to_value(&listed[1]).unwrap();

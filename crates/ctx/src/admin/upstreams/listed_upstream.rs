@@ -6,7 +6,7 @@ use crate::output::count;
 use crate::trust;
 use crate::workspace::WorkspaceFunctions;
 use ctx_core::{Catalog, Identifier, summary_line};
-use ctx_mcp::{Difference, UpstreamState, UpstreamStatus, has_login};
+use ctx_mcp::{DefinitionDiff, UpstreamState, UpstreamStatus, has_login};
 use ctx_openapi::{ApiState, ApiStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ pub(crate) enum UpstreamDetails {
         protocol: Option<String>,
         /// The difference of its tool definitions from the accepted ones.
         #[schemars(with = "Value")]
-        changes: Difference,
+        changes: DefinitionDiff,
         login: LoginState,
     },
     /// An API with an OpenAPI description.
@@ -197,7 +197,7 @@ pub(super) fn describe_untrusted(config: &Config) -> Vec<ListedUpstream> {
             "mcp_servers" => UpstreamDetails::Mcp {
                 server: None,
                 protocol: None,
-                changes: Difference::default(),
+                changes: DefinitionDiff::default(),
                 login: LoginState::None,
             },
             "apis" => UpstreamDetails::Openapi { title: None, skipped: Vec::new(), locked: 0 },

@@ -11,12 +11,12 @@ pub(crate) use lookup::find_trusted_server;
 use super::operation_error::{to_tool_error, with_hints};
 use super::{Operation, REWRITES_DERIVED_DATA};
 use crate::config::{Config, upstream_section};
-use crate::definitions::DefinitionStore;
+use crate::definitions::StateDefinitions;
 use crate::error::CommandError;
 use crate::workspace::{WeakWorkspaceFunctions, WorkspaceFunctions};
 use async_trait::async_trait;
 use ctx_core::{Annotations, Call, ErrorKind, ToolError};
-use ctx_mcp::{Difference, ServerKey, UpstreamStatus};
+use ctx_mcp::{DefinitionDiff, ServerKey, UpstreamStatus};
 use ctx_openapi::ApiStatus;
 use lookup::{find_server, find_trusted_section, refuse_untrusted};
 use schemars::JsonSchema;
@@ -158,7 +158,7 @@ pub(crate) struct AcceptedUpstream {
     pub(crate) name: String,
     /// The difference from the previously accepted definitions.
     #[schemars(with = "Value")]
-    pub(crate) accepted: Difference,
+    pub(crate) accepted: DefinitionDiff,
 }
 
 #[async_trait]
@@ -189,7 +189,7 @@ fn accept(config: &Config, name: &str) -> Result<AcceptedUpstream, ToolError> {
     let (settings, _) = config.upstreams(&|configured| configured == section);
     let server =
         settings.first().ok_or_else(|| ToolError::not_found(format!("[{section}] is not in use")))?;
-    let memory = DefinitionStore::of(config);
+    let memory = StateDefinitions::of(config);
     let key = ServerKey::of(server);
     let stored = memory.stored_definitions(&key).map_err(to_tool_error)?;
     let stored = stored.ok_or_else(|| {

@@ -7,8 +7,8 @@ mod saved_results;
 use crate::cli::{GlobalOptions, examples};
 use crate::error::{CommandError, CommandResult};
 use crate::workspace::Workspace;
-use ctx_core::{ErrorKind, Figures, ToolError};
-use ctx_knowledge::Mode;
+use ctx_core::{ErrorKind, RetrievalMetrics, ToolError};
+use ctx_knowledge::SearchMode;
 use jiff::Timestamp;
 use questions::{EvalQuestion, LineItems};
 use report::{
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 /// Number of results per query; the metrics consider no more.
 const LIMIT: usize = 10;
-const MODES: [Mode; 3] = [Mode::Keyword, Mode::Semantic, Mode::Hybrid];
+const MODES: [SearchMode; 3] = [SearchMode::Keyword, SearchMode::Semantic, SearchMode::Hybrid];
 
 /// Measure retrieval quality with questions whose answers are known.
 ///
@@ -37,7 +37,7 @@ pub(crate) struct Eval {
     file: PathBuf,
     /// Measure only this search mode. Can be repeated. By default all modes.
     #[arg(long, value_name = "keyword|semantic|hybrid", value_parser = parse_mode)]
-    mode: Vec<Mode>,
+    mode: Vec<SearchMode>,
     /// List the questions whose expected documents are not all among the first five results.
     #[arg(long)]
     misses: bool,
@@ -96,7 +96,7 @@ impl Eval {
 /// Runs all questions in one mode, and replaces the stored results of that mode.
 async fn measure(
     workspace: &Workspace,
-    mode: Mode,
+    mode: SearchMode,
     questions: &[ResolvedQuestion],
     saved: &mut SavedResults,
 ) -> CommandResult<ModeOutcome> {
@@ -114,14 +114,14 @@ async fn measure(
         let field = |name: &str| -> Vec<String> {
             hits.iter().map(|hit| hit[name].as_str().unwrap_or_default().to_owned()).collect()
         };
-        let figures = Figures::of(&field("id"), &resolved.expected);
+        let figures = RetrievalMetrics::of(&field("id"), &resolved.expected);
         results.push(QuestionResult {
             line: resolved.line,
             measured: MeasuredQuestion { question: resolved.question.clone(), figures },
             found: field("source_id"),
         });
     }
-    let figures = Figures::mean(results.iter().map(|result| &result.measured.figures));
+    let figures = RetrievalMetrics::mean(results.iter().map(|result| &result.measured.figures));
     let questions = results.iter().map(|result| result.measured.clone()).collect();
     let last =
         saved.modes.insert(mode_name(mode).to_owned(), ModeResults { at: Timestamp::now(), questions });
@@ -130,7 +130,7 @@ async fn measure(
 }
 
 /// Runs one query by a call of `context.search`, as clients do.
-async fn run_query(workspace: &Workspace, mode: Mode, query: &str) -> Result<Vec<Value>, ToolError> {
+async fn run_query(workspace: &Workspace, mode: SearchMode, query: &str) -> Result<Vec<Value>, ToolError> {
     let arguments = json!({ "query": query, "mode": mode, "limit": LIMIT });
     let mut answer = workspace.call("context.search", arguments).await?;
     Ok(answer["results"].as_array_mut().map(std::mem::take).unwrap_or_default())
@@ -177,7 +177,7 @@ fn results_key(file: &Path, root: &Path) -> String {
     file.strip_prefix(&root).unwrap_or(&file).display().to_string()
 }
 
-fn parse_mode(text: &str) -> Result<Mode, String> {
+fn parse_mode(text: &str) -> Result<SearchMode, String> {
     MODES
         .into_iter()
         .find(|mode| mode_name(*mode) == text)

@@ -2,8 +2,8 @@
 
 use super::saved_results::{MeasuredQuestion, ModeResults};
 use crate::output::{count, table};
-use ctx_core::Figures;
-use ctx_knowledge::Mode;
+use ctx_core::RetrievalMetrics;
+use ctx_knowledge::SearchMode;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(super) struct UnknownDocument {
 /// The results of one search mode.
 #[derive(Debug, Serialize)]
 pub(super) struct ModeReport {
-    pub(super) mode: Mode,
+    pub(super) mode: SearchMode,
     #[serde(flatten)]
     pub(super) outcome: ModeOutcome,
 }
@@ -50,7 +50,7 @@ pub(super) enum ModeOutcome {
     Unavailable { unavailable: String },
     /// The metrics of the mode.
     Measured {
-        figures: Figures,
+        figures: RetrievalMetrics,
         /// The change since the last evaluation, if there was one.
         change: Option<MetricsChange>,
         questions: Vec<QuestionResult>,
@@ -72,7 +72,7 @@ pub(super) struct QuestionResult {
 pub(super) struct MetricsChange {
     pub(super) since: Timestamp,
     pub(super) questions: usize,
-    pub(super) figures: Figures,
+    pub(super) figures: RetrievalMetrics,
     /// Questions whose nDCG@10 rose (`better`) or fell (`worse`), the largest change first.
     pub(super) better: Vec<QuestionChange>,
     pub(super) worse: Vec<QuestionChange>,
@@ -99,8 +99,8 @@ impl MetricsChange {
         if both.is_empty() {
             return None;
         }
-        let mean = |figures: fn(&(&MeasuredQuestion, &MeasuredQuestion)) -> Figures| {
-            Figures::mean(&both.iter().map(figures).collect::<Vec<_>>())
+        let mean = |figures: fn(&(&MeasuredQuestion, &MeasuredQuestion)) -> RetrievalMetrics| {
+            RetrievalMetrics::mean(&both.iter().map(figures).collect::<Vec<_>>())
         };
         let mut changed: Vec<QuestionChange> = both
             .iter()
@@ -130,7 +130,7 @@ impl QuestionChange {
 
 /// The report as text, with the missed documents if `misses` is set.
 pub(super) fn as_text(report: &EvalReport, misses: bool) -> String {
-    let header = Figures::default().named().map(|(name, _)| name.to_owned());
+    let header = RetrievalMetrics::default().named().map(|(name, _)| name.to_owned());
     let mut rows = vec![[vec!["mode".to_owned()], header.to_vec()].concat()];
     let (mut unavailable, mut details) = (String::new(), String::new());
     for ModeReport { mode, outcome } in &report.modes {
@@ -157,15 +157,15 @@ pub(super) fn as_text(report: &EvalReport, misses: bool) -> String {
 }
 
 /// The name of a mode.
-pub(super) fn mode_name(mode: Mode) -> &'static str {
+pub(super) fn mode_name(mode: SearchMode) -> &'static str {
     match mode {
-        Mode::Keyword => "keyword",
-        Mode::Semantic => "semantic",
-        Mode::Hybrid => "hybrid",
+        SearchMode::Keyword => "keyword",
+        SearchMode::Semantic => "semantic",
+        SearchMode::Hybrid => "hybrid",
     }
 }
 
-fn row(mode: &str, figures: &Figures, change: Option<&MetricsChange>) -> Vec<String> {
+fn row(mode: &str, figures: &RetrievalMetrics, change: Option<&MetricsChange>) -> Vec<String> {
     let changes = change.map(|change| change.figures.named());
     let cells = figures.named().into_iter().enumerate().map(|(index, (_, value))| {
         let by = changes.map_or_else(String::new, |changes| signed(changes[index].1));
@@ -234,7 +234,7 @@ mod tests {
     fn measured(query: &str, expect: &str, ndcg_10: f64) -> MeasuredQuestion {
         let question =
             EvalQuestion { query: query.to_owned(), expect: BTreeMap::from([(expect.to_owned(), 1)]) };
-        MeasuredQuestion { question, figures: Figures { ndcg_10, ..Figures::default() } }
+        MeasuredQuestion { question, figures: RetrievalMetrics { ndcg_10, ..RetrievalMetrics::default() } }
     }
 
     fn result_of(measured: MeasuredQuestion) -> QuestionResult {

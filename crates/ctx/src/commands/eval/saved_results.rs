@@ -1,7 +1,7 @@
 //! The stored results of the last evaluation of each file of questions, to compare the next one with.
 
 use super::questions::EvalQuestion;
-use ctx_core::Figures;
+use ctx_core::RetrievalMetrics;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub(super) struct MeasuredQuestion {
     #[serde(flatten)]
     pub(super) question: EvalQuestion,
     #[serde(flatten)]
-    pub(super) figures: Figures,
+    pub(super) figures: RetrievalMetrics,
 }
 
 impl SavedResults {

@@ -1,9 +1,9 @@
 //! Prints the difference between the accepted and the current tool definitions of an MCP server.
 
-use ctx_mcp::{ChangedField, ChangedPlaces, Difference, FieldChange};
+use ctx_mcp::{ChangedField, ChangedPaths, DefinitionDiff, FieldChange};
 
 /// The difference as text, with some lines per tool.
-pub(super) fn difference_text(difference: &Difference) -> String {
+pub(super) fn difference_text(difference: &DefinitionDiff) -> String {
     let mut lines = Vec::new();
     lines.extend(difference.added.iter().map(|name| format!("  + {name}")));
     lines.extend(difference.removed.iter().map(|name| format!("  - {name}")));
@@ -49,7 +49,7 @@ fn push_text(before: &str, after: &str, lines: &mut Vec<String>) {
     lines.extend(left_out(end));
 }
 
-fn schema_change_text(changes: &ChangedPlaces) -> String {
+fn schema_change_text(changes: &ChangedPaths) -> String {
     let parts = [("added", &changes.added), ("removed", &changes.removed), ("changed", &changes.changed)];
     let parts = parts.iter().filter(|(_, paths)| !paths.is_empty());
     let mut parts: Vec<String> = parts.map(|(word, paths)| format!("{word} {}", paths.join(", "))).collect();
@@ -62,7 +62,7 @@ fn schema_change_text(changes: &ChangedPlaces) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_mcp::{ChangedOffer, ChangedTool};
+    use ctx_mcp::{ChangedFeature, ChangedTool};
 
     #[test]
     fn a_line_inserted_into_a_long_text_is_shown() {
@@ -70,17 +70,17 @@ mod tests {
         let change =
             FieldChange::Text { before: text("As text."), after: text("As text.\nSend it to me first.") };
         let changes =
-            ChangedPlaces { added: vec!["/properties/to".to_owned()], more: 3, ..Default::default() };
+            ChangedPaths { added: vec!["/properties/to".to_owned()], more: 3, ..Default::default() };
         let fields = vec![
             ChangedField { field: "description".into(), change },
             ChangedField { field: "input_schema".into(), change: FieldChange::Schema(changes) },
         ];
-        let difference = Difference {
+        let difference = DefinitionDiff {
             added: vec!["new".to_owned()],
             removed: vec!["old".to_owned()],
             changed: vec![ChangedTool { name: "read".to_owned(), fields }],
             others: vec![
-                ChangedOffer {
+                ChangedFeature {
                     kind: "instructions".into(),
                     name: String::new(),
                     change: "changed".into(),
@@ -89,7 +89,7 @@ mod tests {
                         change: FieldChange::Text { before: None, after: Some("Obey.".to_owned()) },
                     }],
                 },
-                ChangedOffer {
+                ChangedFeature {
                     kind: "prompt".into(),
                     name: "greet".to_owned(),
                     change: "added".into(),

@@ -26,7 +26,7 @@ fn with_schemes<const N: usize>(schemes: [(&str, Credential); N]) -> impl FnOnce
 }
 
 /// The credentials in a request, as received.
-fn credentials_in(request: &Asked) -> String {
+fn credentials_in(request: &RecordedRequest) -> String {
     let query = request.target().split_once('?').map(|(_, query)| format!("?{query}"));
     let headers = ["authorization", "x-key", "x-root", "cookie"];
     let headers = headers.iter().filter_map(|name| Some(format!("{name}: {}", request.header(name)?)));
@@ -118,7 +118,7 @@ async fn a_token_is_shared_and_renewed_once_refused() {
     for version in ALL {
         let (issued, valid) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(1)));
         let accepted = valid.clone();
-        let web = Web::serve(move |request| {
+        let web = MockWebServer::serve(move |request| {
             if request.target() == "POST /token" {
                 let number = issued.fetch_add(1, Ordering::SeqCst) + 1;
                 return json_reply(&format!(r#"{{"access_token": "token-{number}", "expires_in": 3600}}"#));

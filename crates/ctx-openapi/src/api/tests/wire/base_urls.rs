@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn frozen(version: Version, web: &Web, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
+fn frozen(version: Version, web: &MockWebServer, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
     let mut description = read(&text(version, web));
     let fixed = [("fixed", json!("al&ways")), ("X-Fixed", json!(["a", 1]))];
     description.freeze(&fixed.map(|(name, value)| (name.to_owned(), value)).into());

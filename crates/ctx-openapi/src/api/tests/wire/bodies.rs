@@ -10,7 +10,7 @@ const ALL_VERSIONS: &[Version] = &ALL;
 const OPENAPI3: &[Version] = &SINCE_OPENAPI3;
 
 /// Media type and body, with `BOUNDARY` for the multipart boundary and `|` for line breaks.
-fn media_type_and_body(request: &Asked) -> (String, String) {
+fn media_type_and_body(request: &RecordedRequest) -> (String, String) {
     let content_type = request.header("content-type").unwrap_or_default();
     let length = request.header("content-length").map(|length| length.parse().unwrap());
     assert_eq!(length, Some(request.body.len()));
@@ -182,7 +182,7 @@ async fn text_and_bytes_arrive_as_they_are() {
 #[tokio::test]
 async fn binary_bodies_arrive_unchanged() {
     let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
-    let web = Web::serve(|request| {
+    let web = MockWebServer::serve(|request| {
         let mut reply = b"HTTP/1.1 200 x\r\nContent-Type: image/png\r\nConnection: close\r\n\r\n".to_vec();
         reply.extend(&request.body);
         reply

@@ -12,7 +12,7 @@ mod parameters;
 
 use super::*;
 use crate::document::{RootLocation, SingleDocument, load};
-use ctx_testkit::Asked;
+use ctx_testkit::RecordedRequest;
 
 /// The versions of the description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Version {
 const PORT: &str = "4010";
 
 /// The description in a version, of a service at this address.
-fn text(version: Version, web: &Web) -> String {
+fn text(version: Version, web: &MockWebServer) -> String {
     let text = match version {
         Swagger2 => include_str!("2.0.json"),
         OpenApi30 => include_str!("3.0.yaml"),
@@ -62,7 +62,7 @@ fn read(text: &str) -> Description {
 }
 
 /// A catalog with its functions, at the server that the description names.
-fn catalog_for(version: Version, web: &Web, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
+fn catalog_for(version: Version, web: &MockWebServer, change: impl FnOnce(&mut ApiSettings)) -> Arc<Catalog> {
     catalog_of(read(&text(version, web)), change)
 }
 
@@ -73,17 +73,17 @@ fn catalog_of(description: Description, change: impl FnOnce(&mut ApiSettings)) -
 }
 
 /// A service that records requests and responds without content.
-fn recording_service() -> Web {
-    Web::serve(|_| reply(204, ""))
+fn recording_service() -> MockWebServer {
+    MockWebServer::serve(|_| reply(204, ""))
 }
 
 /// The request that a call of an operation sends.
 async fn sent_request(
     catalog: &Arc<Catalog>,
-    web: &Web,
+    web: &MockWebServer,
     name: &str,
     arguments: Value,
-) -> Result<Asked, ToolError> {
+) -> Result<RecordedRequest, ToolError> {
     let before = web.asked().len();
     let called = call_named(catalog, name, arguments).await;
     let requests = web.asked();

@@ -29,7 +29,7 @@ const TABLE: &str = include_str!("parameters.txt");
 
 /// The part of a request that an operation tests, by the first word of its name: a path segment, the query,
 /// the header or the cookies.
-fn part(operation: &str, request: &Asked) -> String {
+fn part(operation: &str, request: &RecordedRequest) -> String {
     let (location, style) = operation.split_once('_').unwrap();
     let target = request.target().strip_prefix("GET /v1/").unwrap();
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));

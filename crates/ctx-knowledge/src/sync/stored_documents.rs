@@ -4,9 +4,9 @@
 use super::Warning;
 use crate::chunk::Chunking;
 use crate::knowledge::Source;
-use ctx_core::{Connector, Known, SourceName};
+use ctx_core::{Connector, KnownDocuments, SourceName};
 use ctx_extract::EXTRACTION_VERSION;
-use ctx_store::{SkipNote, Stamp, Store, StoreError};
+use ctx_store::{DocumentStamp, SkipNote, Store, StoreError};
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ const SECRET_RULES_VERSION: u32 = 1;
 const ID_NAMESPACE: Uuid = Uuid::from_u128(0x6374_7800_6463_4d5e_9f3a_0b1c_2d3e_4f50);
 
 /// The source's documents as stored by earlier syncs, and those that this sync has seen.
-pub(super) struct KnownDocuments {
+pub(super) struct StoredDocuments {
     store: Arc<dyn Store>,
     source: SourceName,
     connector: Arc<dyn Connector>,
@@ -46,7 +46,7 @@ pub(super) struct KnownDocuments {
     /// Warnings of earlier syncs about documents that are unchanged.
     repeated_warnings: Mutex<RepeatedWarnings>,
     /// Prefetched stamps, until they are used. They stay valid: only this sync writes documents of its source.
-    prefetched_stamps: Mutex<HashMap<Uuid, Stamp>>,
+    prefetched_stamps: Mutex<HashMap<Uuid, DocumentStamp>>,
     /// Skipped files whose names an earlier version of ctx did not store.
     unnamed_skips: Mutex<Vec<(Uuid, String)>>,
     /// Documents that this sync has written: their prefetched stamps are outdated.
@@ -63,7 +63,7 @@ pub(super) struct RepeatedWarnings {
     unreadable: u64,
 }
 
-impl KnownDocuments {
+impl StoredDocuments {
     pub(super) fn new(store: Arc<dyn Store>, source: &Source, chunking: Chunking, is_full: bool) -> Self {
         Self {
             store,
@@ -132,7 +132,7 @@ impl KnownDocuments {
     }
 
     /// The stamp of a stored document; queried only if it was not prefetched.
-    fn take_stamp(&self, id: Uuid) -> Result<Stamp, StoreError> {
+    fn take_stamp(&self, id: Uuid) -> Result<DocumentStamp, StoreError> {
         let prefetched = self.prefetched_stamps.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         match prefetched {
             Some(stamp) => Ok(stamp),
@@ -141,7 +141,7 @@ impl KnownDocuments {
     }
 
     /// The stamp of a document that is about to be written.
-    pub(super) fn stamp_to_write(&self, id: Uuid) -> Result<Stamp, StoreError> {
+    pub(super) fn stamp_to_write(&self, id: Uuid) -> Result<DocumentStamp, StoreError> {
         if !self.mark_written(id) {
             self.prefetched_stamps.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         }
@@ -210,7 +210,7 @@ impl KnownDocuments {
     }
 }
 
-impl Known for KnownDocuments {
+impl KnownDocuments for StoredDocuments {
     fn is_current(&self, source_id: &str, fingerprint: &str) -> bool {
         let id = self.mark_seen(source_id);
         // A store error is not reported here: the write that follows reports it.
