@@ -6,8 +6,8 @@ use serde_json::json;
 use std::path::Path;
 
 fn workspace() -> TestWorkspace {
-    TestWorkspace::of(env!("CARGO_BIN_EXE_ctx-conformance").into())
-        .copied(&Path::new(env!("CARGO_MANIFEST_DIR")).join("workspace"))
+    TestWorkspace::with_binary(env!("CARGO_BIN_EXE_ctx-conformance").into())
+        .copy_from(&Path::new(env!("CARGO_MANIFEST_DIR")).join("workspace"))
 }
 
 #[test]

@@ -29,7 +29,7 @@ struct ConstantWorld;
 
 #[async_trait]
 impl HostHandler for ConstantWorld {
-    async fn answer(&self, _: &str, _: Value, _: Vec<u8>) -> Result<(Value, Vec<u8>), HostError> {
+    async fn handle(&self, _: &str, _: Value, _: Vec<u8>) -> Result<(Value, Vec<u8>), HostError> {
         Ok((json!("answer"), Vec::new()))
     }
 }

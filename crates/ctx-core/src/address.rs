@@ -48,19 +48,19 @@ pub struct AddressPolicy {
 
 impl AddressPolicy {
     /// Policy for hosts named by the user's own configuration and scripts: all but the always refused addresses.
-    pub const OWN: Self = Self { nearest: NetworkScope::Loopback, named: None };
+    pub const TRUSTED: Self = Self { nearest: NetworkScope::Loopback, named: None };
 
     /// Public addresses only: the policy for hosts named by an unknown party.
     pub const INTERNET: Self = Self { nearest: NetworkScope::Internet, named: None };
 
     /// Policy for the host of a URL in trusted configuration. A literal IP address is exempt from the checks. A host
     /// name is not: whoever controls its DNS can point it at any address.
-    pub fn configured(host: &str) -> Self {
-        Self { named: literal(host), ..Self::OWN }
+    pub fn for_configured_host(host: &str) -> Self {
+        Self { named: literal(host), ..Self::TRUSTED }
     }
 
     /// Policy for hosts named by a remote party in this scope (redirects, OAuth metadata, `$ref`).
-    pub fn of_referrer(scope: NetworkScope) -> Self {
+    pub fn for_referrer(scope: NetworkScope) -> Self {
         Self { nearest: scope, named: None }
     }
 
@@ -104,7 +104,7 @@ impl AddressPolicy {
     }
 
     /// The allowed ones of a name's resolved addresses; fails when all of them are refused.
-    pub fn reachable(
+    pub fn filter_allowed(
         self,
         addresses: impl IntoIterator<Item = SocketAddr>,
     ) -> Result<Vec<SocketAddr>, ForbiddenAddress> {
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn link_local_metadata_translated_and_unusable_addresses_are_refused_to_everybody() {
         for (text, expected) in REFUSED {
-            for reach in [AddressPolicy::OWN, AddressPolicy::INTERNET] {
+            for reach in [AddressPolicy::TRUSTED, AddressPolicy::INTERNET] {
                 assert_eq!(reach.check(ip(text)).unwrap_err().to_string(), expected, "{text}");
             }
         }
@@ -302,7 +302,7 @@ mod tests {
             ("::ffff:8.8.8.8", Internet),
         ] {
             assert_eq!(classify(ip(text)), Ok(scope), "{text}");
-            assert_eq!(AddressPolicy::OWN.check(ip(text)), Ok(()), "{text}");
+            assert_eq!(AddressPolicy::TRUSTED.check(ip(text)), Ok(()), "{text}");
             assert_eq!(AddressPolicy::INTERNET.check(ip(text)).is_ok(), scope == Internet, "{text}");
         }
     }
@@ -311,7 +311,7 @@ mod tests {
     fn a_remote_party_refers_to_nothing_nearer_than_itself() {
         let near = [("127.0.0.1", 3), ("10.0.0.1", 2), ("8.8.8.8", 1)];
         for (peer, count) in near {
-            let reach = AddressPolicy::OWN.referred_by(ip(peer));
+            let reach = AddressPolicy::TRUSTED.referred_by(ip(peer));
             let allowed = near.iter().filter(|(address, _)| reach.check(ip(address)).is_ok());
             assert_eq!(allowed.count(), count, "{peer}");
             // A later hop cannot widen the policy.
@@ -331,16 +331,16 @@ mod tests {
     fn configuration_names_an_address_by_writing_it_and_no_other() {
         for (text, _) in REFUSED {
             let host = if text.contains(':') { format!("[{text}]") } else { text.to_owned() };
-            let reach = AddressPolicy::configured(&host);
+            let reach = AddressPolicy::for_configured_host(&host);
             assert_eq!(reach.check(ip(text)), Ok(()), "{text}");
             assert_eq!(reach.check_host(&host), Ok(()), "{text}");
             let others = REFUSED.iter().filter(|(other, _)| reach.check(ip(other)).is_ok());
             assert_eq!(others.count(), 1, "{text}");
         }
         // A host name does not exempt the addresses that it resolves to.
-        assert!(AddressPolicy::configured("metadata.example").check(ip("169.254.169.254")).is_err());
+        assert!(AddressPolicy::for_configured_host("metadata.example").check(ip("169.254.169.254")).is_err());
         // The exemption survives redirects to the same host.
-        let reach = AddressPolicy::configured("169.254.7.7").referred_by(ip("169.254.7.7"));
+        let reach = AddressPolicy::for_configured_host("169.254.7.7").referred_by(ip("169.254.7.7"));
         assert_eq!(reach.check(ip("169.254.7.7")), Ok(()));
         assert!(reach.check(ip("169.254.169.254")).is_err());
         assert!(reach.check(ip("127.0.0.1")).is_err());
@@ -349,10 +349,10 @@ mod tests {
     #[test]
     fn a_host_that_is_an_address_is_checked_as_one() {
         for host in ["169.254.169.254", "[fe80::1]", "0.0.0.0", "[::ffff:a9fe:a9fe]"] {
-            assert!(AddressPolicy::OWN.check_host(host).is_err(), "{host}");
+            assert!(AddressPolicy::TRUSTED.check_host(host).is_err(), "{host}");
         }
         for host in ["127.0.0.1", "[::1]", "metadata.example", "localhost", "a.localhost."] {
-            assert_eq!(AddressPolicy::OWN.check_host(host), Ok(()), "{host}");
+            assert_eq!(AddressPolicy::TRUSTED.check_host(host), Ok(()), "{host}");
         }
         for host in ["127.0.0.1", "[::1]", "localhost", "LOCALHOST.", "a.b.localhost", "10.0.0.1"] {
             assert!(AddressPolicy::INTERNET.check_host(host).is_err(), "{host}");
@@ -366,11 +366,11 @@ mod tests {
     fn a_name_is_reached_at_its_allowed_addresses_and_not_at_all_without_one() {
         let address = |text: &str| SocketAddr::new(ip(text), 80);
         let (good, bad) = (address("10.0.0.7"), address("169.254.169.254"));
-        assert_eq!(AddressPolicy::OWN.reachable([bad, good]), Ok(vec![good]));
-        let refused = AddressPolicy::OWN.reachable([bad]).unwrap_err();
+        assert_eq!(AddressPolicy::TRUSTED.filter_allowed([bad, good]), Ok(vec![good]));
+        let refused = AddressPolicy::TRUSTED.filter_allowed([bad]).unwrap_err();
         assert_eq!(refused.to_string(), "a link-local address");
-        assert_eq!(AddressPolicy::OWN.reachable([]), Ok(Vec::new()));
-        assert!(AddressPolicy::INTERNET.reachable([good]).is_err());
+        assert_eq!(AddressPolicy::TRUSTED.filter_allowed([]), Ok(Vec::new()));
+        assert!(AddressPolicy::INTERNET.filter_allowed([good]).is_err());
     }
 
     proptest! {
@@ -390,7 +390,7 @@ mod tests {
             };
             // `::1` and `::` are not IPv4-compatible addresses.
             prop_assume!(prefix != 6 || bits > 1);
-            for reach in [AddressPolicy::OWN, AddressPolicy::INTERNET] {
+            for reach in [AddressPolicy::TRUSTED, AddressPolicy::INTERNET] {
                 if reach.check(outer.into()).is_ok() {
                     prop_assert_eq!(reach.check(inner.into()), Ok(()));
                 }

@@ -31,7 +31,7 @@ pub trait Agent: Send + Sync + 'static {
         let spec = self.spec();
         let argument = spec.arguments.iter().find(|argument| argument.name == request.argument);
         let choices = argument.map(|argument| argument.choices.as_slice()).unwrap_or_default();
-        Ok(Completions::among(choices, &request.typed, COMPLETIONS_MAX))
+        Ok(Completions::matching(choices, &request.typed, COMPLETIONS_MAX))
     }
 
     /// Timeout of [`Agent::resolve`]; `None` means the catalog's default.

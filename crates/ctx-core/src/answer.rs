@@ -20,7 +20,7 @@ const EXECUTE: &str = "execute";
 impl ResultFormat {
     /// The form of a tool's results.
     pub fn of(name: &ToolName) -> Self {
-        match BuiltinProvider::named(name.provider().as_str()) {
+        match BuiltinProvider::from_name(name.provider().as_str()) {
             Some(BuiltinProvider::Context) => Self::Unwrapped,
             Some(BuiltinProvider::Ctx) if name.tool().as_str() == EXECUTE => Self::Detailed,
             _ => Self::Wrapped,
@@ -34,7 +34,7 @@ impl ResultFormat {
         }
         let is_detailed = self == Self::Detailed;
         let logs = (is_detailed || !output.logs.is_empty()).then(|| json!(output.logs));
-        let meta = is_detailed.then(|| json!(output.inside));
+        let meta = is_detailed.then(|| json!(output.nested_calls));
         let mut body = json!({ "result": output.into_data() });
         if let Some(logs) = logs {
             body["logs"] = logs;

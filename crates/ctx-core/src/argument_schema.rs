@@ -128,7 +128,7 @@ impl ArgumentSchema {
 
     /// This schema for a built-in tool: `null` for an optional argument counts as absent.
     #[must_use]
-    pub fn taking_null_for_absent(self, takes_null_for_absent: bool) -> Self {
+    pub fn with_null_as_absent(self, takes_null_for_absent: bool) -> Self {
         Self { takes_null_for_absent, ..self }
     }
 
@@ -158,7 +158,7 @@ impl ArgumentSchema {
 
     /// Like [`ArgumentSchema::prepare`], for callers that must not block: refuses arguments that take more than a few
     /// milliseconds to validate.
-    pub fn prepare_at_once(&self, arguments: Value) -> Result<Map<String, Value>, ToolError> {
+    pub fn prepare_nonblocking(&self, arguments: Value) -> Result<Map<String, Value>, ToolError> {
         match self.prepare_inline(arguments) {
             InlineCheck::Done(done) => done,
             InlineCheck::Deferred(..) => Err(too_expensive()),

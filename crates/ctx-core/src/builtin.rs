@@ -42,7 +42,7 @@ impl BuiltinProvider {
     }
 
     /// The built-in provider with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|builtin| builtin.name() == name)
     }
 
@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn each_is_found_by_its_name_which_is_an_identifier() {
         for builtin in BuiltinProvider::ALL {
-            assert_eq!(BuiltinProvider::named(builtin.name()), Some(builtin));
+            assert_eq!(BuiltinProvider::from_name(builtin.name()), Some(builtin));
             assert_eq!(builtin.identifier().as_str(), builtin.name());
         }
-        assert_eq!(BuiltinProvider::named("github"), None);
+        assert_eq!(BuiltinProvider::from_name("github"), None);
     }
 }

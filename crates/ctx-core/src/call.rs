@@ -243,7 +243,7 @@ impl Call {
     pub async fn ask(&self, question: Question) -> Result<Value, QuestionError> {
         let left = ANSWER_TIME_MAX.saturating_sub(self.root.waits.total());
         let _waiting = self.root.waits.start();
-        tokio::time::timeout(left, self.peer().ask(question)).await.unwrap_or(Err(QuestionError::TooLate))
+        tokio::time::timeout(left, self.peer().ask(question)).await.unwrap_or(Err(QuestionError::TimedOut))
     }
 
     /// The catalog with which this call began.

@@ -76,7 +76,7 @@ impl RegisteredTool {
 
 /// Whether only administrative calls may run the tools of a provider.
 fn has_hidden_tools(provider: &Identifier) -> bool {
-    BuiltinProvider::named(provider.as_str()).is_some_and(BuiltinProvider::is_hidden)
+    BuiltinProvider::from_name(provider.as_str()).is_some_and(BuiltinProvider::is_hidden)
 }
 
 /// An agent with its spec when the catalog was built.
@@ -108,13 +108,13 @@ impl Catalog {
     /// All tools that scripts can call as functions: without those that resolve agents or read resources.
     pub fn functions(&self) -> impl Iterator<Item = &CatalogEntry> {
         let is_hidden = |provider: &Identifier| {
-            BuiltinProvider::named(provider.as_str()).is_some_and(|builtin| !builtin.has_functions())
+            BuiltinProvider::from_name(provider.as_str()).is_some_and(|builtin| !builtin.has_functions())
         };
         self.entries().filter(move |entry| !is_hidden(entry.name.provider()))
     }
 
     /// The tools that clients see, in a stable order: built-in ones first.
-    pub fn listed(&self) -> impl Iterator<Item = &CatalogEntry> {
+    pub fn client_tools(&self) -> impl Iterator<Item = &CatalogEntry> {
         let exposed =
             |builtin: bool| self.entries().filter(move |entry| entry.exposed && entry.builtin == builtin);
         exposed(true).chain(exposed(false))
@@ -138,12 +138,12 @@ impl Catalog {
 
     /// Providers whose tools were unknown when this catalog was built, each with the reason if they still are. Calls of
     /// such a provider wait until its tools are known.
-    pub fn unknown(&self) -> impl Iterator<Item = (&Identifier, Option<String>)> {
+    pub fn pending_providers(&self) -> impl Iterator<Item = (&Identifier, Option<String>)> {
         self.unknown.iter().map(|(name, provider)| (name, provider.get().unknown()))
     }
 
     /// Whether a provider's tools were unknown when this catalog was built.
-    pub fn is_unknown(&self, provider: &Identifier) -> bool {
+    pub fn is_pending(&self, provider: &Identifier) -> bool {
         self.unknown.contains_key(provider)
     }
 
@@ -176,7 +176,7 @@ impl Catalog {
         let catalog = call.root.catalog.clone();
         let permit = async |tool: String| catalog.permit(&tool, call.caller(), call.identity()).await;
         let completing = async {
-            match &request.of {
+            match &request.target {
                 CompletionTarget::Agent(name) => {
                     let registered = catalog.find_agent(name)?;
                     permit(agent::tool_name(name)).await?;
@@ -240,7 +240,7 @@ impl Catalog {
     }
 
     /// Whether a tool has returned JSON as text instead of a value since its definition last changed.
-    pub fn answers_json_text(&self, name: &ToolName) -> bool {
+    pub fn returns_json_text(&self, name: &ToolName) -> bool {
         let full = name.to_string();
         let registered = self.tools.get(&full).or_else(|| self.find_awaited(&full));
         registered.is_some_and(|registered| registered.observations.answers_json_text())

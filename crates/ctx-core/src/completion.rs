@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletionRequest {
     /// The agent or URI template that has the argument.
-    pub of: CompletionTarget,
+    pub target: CompletionTarget,
     /// Name of the argument.
     pub argument: String,
     /// Text typed so far.
     pub typed: String,
     /// Arguments that are already filled in.
-    pub given: BTreeMap<String, String>,
+    pub context: BTreeMap<String, String>,
 }
 
 /// An agent or URI template whose arguments can be completed.
@@ -37,7 +37,7 @@ pub struct Completions {
 
 impl Completions {
     /// The choices that start with the typed text, ignoring case; at most `most` of them.
-    pub fn among(choices: &[String], typed: &str, most: usize) -> Self {
+    pub fn matching(choices: &[String], typed: &str, most: usize) -> Self {
         let typed = typed.to_lowercase();
         let matching: Vec<&String> =
             choices.iter().filter(|choice| choice.to_lowercase().starts_with(&typed)).collect();

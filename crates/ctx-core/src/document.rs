@@ -178,7 +178,7 @@ impl Signal {
     }
 
     /// Whether the [`Watch`] still exists.
-    pub fn is_heard(&self) -> bool {
+    pub fn has_receiver(&self) -> bool {
         !self.changes.is_closed()
     }
 }
@@ -245,7 +245,7 @@ impl Sink {
     }
 
     /// Whether the document must be read: it is new, or its fingerprint differs. Marks it as existing either way.
-    pub fn wants(&self, source_id: &str, fingerprint: &str) -> bool {
+    pub fn needs_read(&self, source_id: &str, fingerprint: &str) -> bool {
         !self.known.is_current(source_id, fingerprint)
     }
 
@@ -269,7 +269,7 @@ impl Sink {
 
     /// Announces the number of documents of the source, if it is known before they are read. Only for progress, so it
     /// may be wrong.
-    pub fn expect(&self, total: u64) {
+    pub fn set_total(&self, total: u64) {
         self.known.expect(total);
     }
 
@@ -308,9 +308,9 @@ mod tests {
     #[test]
     fn a_signal_knows_when_nobody_listens() {
         let (signal, watch) = Watch::channel();
-        assert!(signal.is_heard());
+        assert!(signal.has_receiver());
         drop(watch);
         signal.send();
-        assert!(!signal.is_heard());
+        assert!(!signal.has_receiver());
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// An error and its causes, in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut above = text.clone();
     let mut source = error.source();
@@ -146,7 +146,7 @@ impl ToolError {
 
     /// Sets the time to wait before a retry.
     #[must_use]
-    pub fn retry_after(self, wait: Duration) -> Self {
+    pub fn with_retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
     }
 
@@ -175,13 +175,13 @@ impl ToolError {
 
     /// Marks the error as the consequence of a question without an answer.
     #[must_use]
-    pub fn with_unanswered(mut self, reason: QuestionError) -> Self {
+    pub fn with_question_error(mut self, reason: QuestionError) -> Self {
         self.extra.get_or_insert_default().unanswered = Some(reason);
         self
     }
 
     /// Why a question had no answer, if that caused the error.
-    pub fn unanswered(&self) -> Option<QuestionError> {
+    pub fn question_error(&self) -> Option<QuestionError> {
         self.extra.as_ref()?.unanswered
     }
 
@@ -204,7 +204,7 @@ impl ToolError {
     }
 
     /// The nested calls until the failure; set for an outermost call only.
-    pub fn inside(&self) -> NestedCallStats {
+    pub fn nested_calls(&self) -> NestedCallStats {
         self.extra.as_ref().map(|extra| extra.inside).unwrap_or_default()
     }
 
@@ -223,12 +223,12 @@ impl ToolError {
     }
 
     /// Time to wait before a retry, if known.
-    pub fn wait(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
     /// Time to wait before a retry in whole seconds, rounded up, as in the header `Retry-After`.
-    pub fn wait_seconds(&self) -> Option<u64> {
+    pub fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after.map(whole_seconds)
     }
 
@@ -248,7 +248,7 @@ impl ToolError {
 
 impl From<QuestionError> for ToolError {
     fn from(reason: QuestionError) -> Self {
-        Self::new(ErrorKind::Tool, reason.to_string()).with_unanswered(reason)
+        Self::new(ErrorKind::Tool, reason.to_string()).with_question_error(reason)
     }
 }
 

@@ -64,7 +64,7 @@ impl RetrievalMetrics {
     }
 
     /// Each metric with its usual name.
-    pub fn named(&self) -> [(&'static str, f64); 4] {
+    pub fn named_values(&self) -> [(&'static str, f64); 4] {
         [
             ("nDCG@10", self.ndcg_10),
             ("recall@5", self.recall_5),
@@ -144,7 +144,7 @@ mod tests {
     fn the_mean_weighs_every_question_alike_and_of_nothing_is_zero() {
         let (one, none) = (RetrievalMetrics::of(&['a'], &expected(&[('a', 7)])), RetrievalMetrics::default());
         let mean = RetrievalMetrics::mean([&one, &none, &none, &none]);
-        assert!(mean.named().iter().all(|(_, value)| is_near(*value, 0.25)), "{mean:?}");
+        assert!(mean.named_values().iter().all(|(_, value)| is_near(*value, 0.25)), "{mean:?}");
         assert_eq!(RetrievalMetrics::mean([]), RetrievalMetrics::default());
         assert_eq!(one.minus(&none), one);
     }
@@ -154,7 +154,7 @@ mod tests {
         fn every_figure_is_between_zero_and_one(
             found in vec(0..30_u8, 0..40), expected in hash_map(0..30_u8, 0..5_u32, 0..30)
         ) {
-            for (name, value) in RetrievalMetrics::of(&found, &expected).named() {
+            for (name, value) in RetrievalMetrics::of(&found, &expected).named_values() {
                 prop_assert!((0.0..=1.0 + 1e-9).contains(&value), "{} {}", name, value);
             }
         }
@@ -165,7 +165,7 @@ mod tests {
         ) {
             let mut best: Vec<u8> = expected.keys().copied().collect();
             best.sort_by_key(|id| std::cmp::Reverse(expected[id]));
-            for (name, value) in RetrievalMetrics::of(&best, &expected).named() {
+            for (name, value) in RetrievalMetrics::of(&best, &expected).named_values() {
                 prop_assert!(is_near(value, 1.0), "{} {}", name, value);
             }
         }
@@ -181,7 +181,7 @@ mod tests {
                 better.swap(index, index - 1);
             }
             let change = RetrievalMetrics::of(&better, &expected).minus(&RetrievalMetrics::of(&order, &expected));
-            prop_assert!(change.named().iter().all(|(_, value)| *value > -1e-9), "{:?}", change);
+            prop_assert!(change.named_values().iter().all(|(_, value)| *value > -1e-9), "{:?}", change);
         }
     }
 }

@@ -28,10 +28,10 @@ impl fmt::Debug for StoredFile {
 /// Stores files, each for its owner.
 pub trait FileStore: Send + Sync + 'static {
     /// Stores a file and returns its URI, which cannot be guessed.
-    fn keep(&self, file: StoredFile, owner: Option<&Identity>) -> String;
+    fn store(&self, file: StoredFile, owner: Option<&Identity>) -> String;
 
     /// The file with this URI, if this reader may read it; otherwise `not_found`.
-    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<StoredFile, ToolError>;
+    fn load(&self, uri: &str, reader: Option<&Identity>) -> Result<StoredFile, ToolError>;
 }
 
 impl Call {
@@ -40,13 +40,13 @@ impl Call {
     pub fn keep(&self, file: &StoredFile) -> Option<String> {
         let is_command = *self.caller() == Caller::Cli && self.depth() == 0;
         let keeper = self.catalog().keeper().filter(|_| !is_command)?;
-        Some(keeper.keep(file.clone(), self.identity()))
+        Some(keeper.store(file.clone(), self.identity()))
     }
 
     /// The file with this URI that was stored for the caller of this call.
     pub fn kept(&self, uri: &str) -> Result<StoredFile, ToolError> {
         match self.catalog().keeper() {
-            Some(keeper) => keeper.kept(uri, self.identity()),
+            Some(keeper) => keeper.load(uri, self.identity()),
             None => Err(ToolError::not_found("no files are kept here")),
         }
     }

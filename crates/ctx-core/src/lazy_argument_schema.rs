@@ -19,7 +19,7 @@ impl LazyArgumentSchema {
             let schema = Arc::unwrap_or_clone(spec.input_schema.get());
             match ArgumentSchema::compile(schema) {
                 Ok(schema) => {
-                    let schema = schema.with_body(spec.body.clone()).taking_null_for_absent(*builtin);
+                    let schema = schema.with_body(spec.body.clone()).with_null_as_absent(*builtin);
                     CompiledSchema { schema, fault: None }
                 }
                 Err(error) => {

@@ -55,7 +55,7 @@ pub use document::{
     Change, Connector, Cursor, Document, DocumentContent, KnownDocuments, Listing, PullResult, Signal, Sink,
     SinkClosed, SourceError, SourceName, Watch, Watcher,
 };
-pub use error::{ErrorKind, ToolError, chain};
+pub use error::{ErrorKind, ToolError, error_chain};
 pub use figures::RetrievalMetrics;
 pub use kept_file::{FILE_PREFIX, FileStore, StoredFile};
 pub use limits::Limits;

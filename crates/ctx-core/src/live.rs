@@ -30,7 +30,7 @@ impl LiveCatalog {
     }
 
     /// A receiver that is notified whenever the catalog is replaced.
-    pub fn replaced(&self) -> watch::Receiver<u64> {
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.replaced.subscribe()
     }
 }

@@ -119,7 +119,7 @@ impl ToolName {
     /// The name that clients see, at most 64 characters: bare for built-in functions (`search`), `server__tool` for all
     /// others.
     pub fn outward(&self) -> String {
-        if BuiltinProvider::named(self.provider.as_str()).is_some_and(BuiltinProvider::has_bare_names) {
+        if BuiltinProvider::from_name(self.provider.as_str()).is_some_and(BuiltinProvider::has_bare_names) {
             return cut(self.tool.as_str());
         }
         cut(&format!("{}__{}", self.provider, self.tool))

@@ -22,7 +22,7 @@ pub trait Peer: Send + Sync + 'static {
 
     /// Asks a question and waits for the answer.
     async fn ask(&self, _question: Question) -> Result<Value, QuestionError> {
-        Err(QuestionError::Unable)
+        Err(QuestionError::Unsupported)
     }
 }
 
@@ -43,21 +43,21 @@ pub struct Question {
     /// Identifies the question among those of one call, if the caller names it.
     pub key: Option<String>,
     /// The kind of question.
-    pub want: QuestionKind,
+    pub kind: QuestionKind,
 }
 
 /// A kind of question, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QuestionKind {
     /// Elicitation: the user enters a value that matches the schema.
-    Person {
+    Elicitation {
         /// The question.
         message: String,
         /// JSON Schema of the answer, an object.
         schema: Value,
     },
     /// Sampling: the client's model writes a message; the parameters of MCP's `sampling/createMessage`.
-    Model(Map<String, Value>),
+    Sampling(Map<String, Value>),
     /// Roots: the client lists the folders in which it works.
     Roots,
 }
@@ -67,37 +67,43 @@ pub enum QuestionKind {
 pub enum QuestionError {
     /// The client does not support such questions.
     #[error("this client cannot be asked")]
-    Unable,
+    Unsupported,
     /// The user declined.
     #[error("the person declined")]
     Declined,
     /// The user dismissed the question.
     #[error("the person dismissed the question")]
-    Dismissed,
+    Cancelled,
     /// The time for answers is over.
     #[error("nobody answered in time")]
-    TooLate,
+    TimedOut,
     /// No client has a form for such a question.
     #[error("clients can be asked for text, numbers, booleans and choices only")]
-    Unaskable,
+    UnsupportedSchema,
     /// The answer does not match the question.
     #[error("the answer does not fit the question")]
-    Unfit,
+    InvalidAnswer,
 }
 
 impl QuestionError {
-    const ALL: [Self; 6] =
-        [Self::Unable, Self::Declined, Self::Dismissed, Self::TooLate, Self::Unaskable, Self::Unfit];
+    const ALL: [Self; 6] = [
+        Self::Unsupported,
+        Self::Declined,
+        Self::Cancelled,
+        Self::TimedOut,
+        Self::UnsupportedSchema,
+        Self::InvalidAnswer,
+    ];
 
     /// Error code, for interfaces that pass only text, such as scripts.
     pub const fn code(self) -> &'static str {
         match self {
-            Self::Unable => "cannot_be_asked",
+            Self::Unsupported => "cannot_be_asked",
             Self::Declined => "declined",
-            Self::Dismissed => "dismissed",
-            Self::TooLate => "unanswered",
-            Self::Unaskable => "unaskable",
-            Self::Unfit => "unfit_answer",
+            Self::Cancelled => "dismissed",
+            Self::TimedOut => "unanswered",
+            Self::UnsupportedSchema => "unaskable",
+            Self::InvalidAnswer => "unfit_answer",
         }
     }
 
@@ -139,19 +145,19 @@ impl Peer for MaskedPeer {
     }
 
     async fn ask(&self, question: Question) -> Result<Value, QuestionError> {
-        let want = match question.want {
-            QuestionKind::Person { message, schema } => {
-                QuestionKind::Person { message: self.catalog.mask_text(message), schema }
+        let want = match question.kind {
+            QuestionKind::Elicitation { message, schema } => {
+                QuestionKind::Elicitation { message: self.catalog.mask_text(message), schema }
             }
-            QuestionKind::Model(request) => {
+            QuestionKind::Sampling(request) => {
                 let masked = self.catalog.redactor().json(&Value::Object(request));
-                QuestionKind::Model(match masked {
+                QuestionKind::Sampling(match masked {
                     Value::Object(request) => request,
                     _ => Map::new(),
                 })
             }
             QuestionKind::Roots => QuestionKind::Roots,
         };
-        self.peer.ask(Question { want, ..question }).await
+        self.peer.ask(Question { kind: want, ..question }).await
     }
 }

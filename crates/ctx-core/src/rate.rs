@@ -58,7 +58,7 @@ impl RateLimiter {
     }
 
     /// Counts one call, or returns the time to wait for it.
-    pub fn take(&self) -> Result<(), Duration> {
+    pub fn try_acquire(&self) -> Result<(), Duration> {
         self.take_at(Instant::now())
     }
 
@@ -109,9 +109,9 @@ mod tests {
     fn a_burst_is_allowed_and_the_next_call_must_wait() {
         let meter = RateLimiter::new("3/h".parse().unwrap());
         for _ in 0..3 {
-            assert!(meter.take().is_ok());
+            assert!(meter.try_acquire().is_ok());
         }
-        let wait = meter.take().unwrap_err();
+        let wait = meter.try_acquire().unwrap_err();
         assert!(wait > Duration::from_secs(1_100) && wait <= Duration::from_secs(1_200), "{wait:?}");
     }
 

@@ -43,7 +43,7 @@ pub trait Resources: Send + Sync + 'static {
 
     /// Subscribes to changes of one resource until the returned handle is dropped, if [`Resources::changes`] alone
     /// would not report them.
-    async fn follow(&self, uri: &str) -> Option<ResourceSubscription> {
+    async fn subscribe(&self, uri: &str) -> Option<ResourceSubscription> {
         let _ = uri;
         None
     }

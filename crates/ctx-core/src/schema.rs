@@ -21,18 +21,18 @@ enum SchemaSource {
 impl Schema {
     /// A schema that is generated on every access, always the same. `make` gets the maximum number of definitions to
     /// include, nearest first.
-    pub fn made(make: impl Fn(usize) -> Value + Send + Sync + 'static) -> Self {
+    pub fn lazy(make: impl Fn(usize) -> Value + Send + Sync + 'static) -> Self {
         Self(SchemaSource::Generated(Arc::new(make)))
     }
 
     /// The complete schema.
     pub fn get(&self) -> Arc<Value> {
-        self.near(usize::MAX)
+        self.with_definitions_max(usize::MAX)
     }
 
     /// The schema; if it is generated, with at most this many definitions, nearest first, so that references to others
     /// dangle. For code that looks at the start of many schemas.
-    pub fn near(&self, definitions_max: usize) -> Arc<Value> {
+    pub fn with_definitions_max(&self, definitions_max: usize) -> Arc<Value> {
         match &self.0 {
             SchemaSource::Stored(value) => value.clone(),
             SchemaSource::Generated(make) => Arc::new(make(definitions_max)),

@@ -63,7 +63,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// The store of kept files for all tools of the catalog, if this provider has one.
-    fn keeper(&self) -> Option<Arc<dyn FileStore>> {
+    fn file_store(&self) -> Option<Arc<dyn FileStore>> {
         None
     }
 
@@ -83,12 +83,12 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// Waits while its tools are unknown: until it has connected, or the first attempt has failed.
-    async fn settle(&self) {}
+    async fn wait_until_known(&self) {}
 
     /// Waits for its tools on behalf of a call: like [`Provider::settle`], but may try again if an attempt has failed.
     /// The error says why its tools are unknown.
-    async fn reach(&self) -> Result<(), ToolError> {
-        self.settle().await;
+    async fn connect(&self) -> Result<(), ToolError> {
+        self.wait_until_known().await;
         self.unknown().map_or(Ok(()), |reason| Err(ToolError::not_found(format!("{} {reason}", self.name()))))
     }
 
@@ -185,7 +185,7 @@ pub struct Output {
     /// Log lines, if they are part of the result.
     pub logs: Vec<LogLine>,
     /// Statistics of nested calls; the catalog sets them for an outermost call.
-    pub inside: NestedCallStats,
+    pub nested_calls: NestedCallStats,
     /// Pagination, if the result is one page of a list. For scripts that iterate over pages; clients do not get it.
     pub page: Option<Box<Page>>,
 }

@@ -182,7 +182,7 @@ async fn a_faulty_schema_is_a_warning_and_the_tool_still_works() {
 async fn a_schema_that_has_to_be_made_is_made_once_when_its_tool_is_called() {
     let generations = Arc::new(AtomicUsize::new(0));
     let count = generations.clone();
-    let schema = Schema::made(move |_| {
+    let schema = Schema::lazy(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
         json!({"type": "object", "properties": {"n": {"type": "integer", "default": 7}}})
     });
@@ -228,7 +228,7 @@ async fn a_call_over_the_rate_is_told_how_long_to_wait() {
         answer(&catalog, "scarce", json!({})).await;
     }
     let error = Catalog::call("tools.scarce", json!({}), from_cli(&catalog)).await.unwrap_err();
-    let wait = error.wait().unwrap();
+    let wait = error.retry_after().unwrap();
     assert_eq!(error.kind(), ErrorKind::RateLimited);
     assert!(wait > Duration::from_secs(1_700) && wait <= Duration::from_secs(1_800), "{wait:?}");
     let seconds = wait.as_secs_f64().ceil();
@@ -316,7 +316,7 @@ async fn known_secrets_are_masked_in_errors() {
     let leaking = tool("leak", |_, _| {
         Box::pin(async {
             let error = ToolError::new(ErrorKind::Overloaded, "GET https://x/?key=hunter2hunter2 failed");
-            Err(error.retry_after(Duration::from_secs(7)))
+            Err(error.with_retry_after(Duration::from_secs(7)))
         })
     });
     let redactor = Redactor::new([Secret::new("hunter2hunter2")]);
@@ -324,7 +324,7 @@ async fn known_secrets_are_masked_in_errors() {
 
     let error = Catalog::call("leak", json!({}), from_cli(&catalog)).await.unwrap_err();
     assert_eq!(error.message(), "GET https://x/?key=*** failed");
-    assert_eq!((error.kind(), error.wait()), (ErrorKind::Overloaded, Some(Duration::from_secs(7))));
+    assert_eq!((error.kind(), error.retry_after()), (ErrorKind::Overloaded, Some(Duration::from_secs(7))));
     let (_, inside) = refusal(&catalog, "run", json!({"calls": [["leak", {}]]})).await;
     assert_eq!(inside, "GET https://x/?key=*** failed");
 }

@@ -37,7 +37,7 @@ async fn nobody_else_can_call_a_hidden_tool_or_learns_that_it_is_there() {
         }
         let call = Call::new(catalog.clone(), caller.clone());
         let fitted =
-            Catalog::call_fitted("admin.list_runs", json!({}), |_, _, arguments| Ok(arguments), call);
+            Catalog::call_with_adapter("admin.list_runs", json!({}), |_, _, arguments| Ok(arguments), call);
         assert_eq!(error_of(fitted.await), not_found("admin.list_runs"), "{caller}");
     }
 }
@@ -62,7 +62,7 @@ fn no_listing_has_a_hidden_tool() {
     let is_hidden = |name: &str| name.contains("admin") || name.contains("list_runs");
     assert!(!catalog.entries().any(|entry| is_hidden(&entry.name.to_string())));
     assert!(!catalog.functions().any(|entry| is_hidden(&entry.name.to_string())));
-    assert!(!catalog.listed().any(|entry| is_hidden(&entry.name.to_string())));
+    assert!(!catalog.client_tools().any(|entry| is_hidden(&entry.name.to_string())));
     assert!(!catalog.providers().any(|name| is_hidden(name.as_str())));
     assert!(!catalog.warnings().iter().any(|warning| is_hidden(warning)));
     for name in ["admin.list_runs", "admin__list_runs", "list_runs"] {

@@ -40,7 +40,7 @@ async fn an_outermost_call_tells_how_many_were_inside_and_what_they_kept() {
         Box::pin(async move {
             for _ in 0..2 {
                 let output = Catalog::call("middle", json!({}), call.nested()?).await?;
-                assert_eq!(output.inside, NestedCallStats::default());
+                assert_eq!(output.nested_calls, NestedCallStats::default());
             }
             match arguments.contains_key("wrong") {
                 true => Catalog::call("search", json!({}), call.nested()?).await,
@@ -50,13 +50,13 @@ async fn an_outermost_call_tells_how_many_were_inside_and_what_they_kept() {
     });
     let catalog = with([large, middle, outer, echo("echo")]).build();
     let output = Catalog::call("outer", json!({}), from_cli(&catalog)).await.unwrap();
-    assert_eq!(output.inside, NestedCallStats { calls: 4, bytes_kept: 3_900 });
+    assert_eq!(output.nested_calls, NestedCallStats { calls: 4, bytes_kept: 3_900 });
     let error = Catalog::call("outer", json!({"wrong": 1}), from_cli(&catalog)).await.unwrap_err();
-    assert_eq!(error.inside(), NestedCallStats { calls: 4, bytes_kept: 4_000 });
+    assert_eq!(error.nested_calls(), NestedCallStats { calls: 4, bytes_kept: 4_000 });
     let output = Catalog::call("middle", json!({}), from_cli(&catalog)).await.unwrap();
-    assert_eq!(output.inside, NestedCallStats { calls: 1, bytes_kept: 0 });
+    assert_eq!(output.nested_calls, NestedCallStats { calls: 1, bytes_kept: 0 });
     let output = Catalog::call("echo", json!({}), from_cli(&catalog)).await.unwrap();
-    assert_eq!(output.inside, NestedCallStats::default());
+    assert_eq!(output.nested_calls, NestedCallStats::default());
 }
 
 /// Answers with the whole seconds it has left.
@@ -100,8 +100,8 @@ async fn a_tool_that_takes_too_long_times_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tools_own_bound_replaces_the_catalogs() {
-    let patient = sleeper("patient", 60).bound(seconds(90));
-    let hasty = sleeper("hasty", 60).bound(seconds(5));
+    let patient = sleeper("patient", 60).with_timeout(seconds(90));
+    let hasty = sleeper("hasty", 60).with_timeout(seconds(5));
     let catalog = with([patient, hasty]).build();
     answer(&catalog, "patient", json!({})).await;
     let expected = timeout("tool 'hasty' timed out after 5 seconds");
@@ -118,7 +118,7 @@ async fn a_bound_reads_well_whatever_its_length() {
         (Duration::from_millis(50), "0.1 seconds"),
         (Duration::from_millis(90_000), "90 seconds"),
     ] {
-        let catalog = with([sleeper("slow", HOUR).bound(bound)]).build();
+        let catalog = with([sleeper("slow", HOUR).with_timeout(bound)]).build();
         let expected = timeout(&format!("tool 'slow' timed out after {shown}"));
         assert_eq!(refusal(&catalog, "slow", json!({})).await, expected, "{bound:?}");
     }
@@ -126,13 +126,13 @@ async fn a_bound_reads_well_whatever_its_length() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bound_beyond_the_end_of_time_is_no_bound() {
-    let catalog = with([sleeper("slow", HOUR).bound(Duration::MAX)]).build();
+    let catalog = with([sleeper("slow", HOUR).with_timeout(Duration::MAX)]).build();
     answer(&catalog, "slow", json!({})).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_earlier_of_deadline_and_bound_counts() {
-    let catalog = with([clock("clock").bound(seconds(10))]).build();
+    let catalog = with([clock("clock").with_timeout(seconds(10))]).build();
     for (deadline, expected) in [(4, 4), (40, 10)] {
         let deadline = Instant::now().into_std() + seconds(deadline);
         let call = from_cli(&catalog).with_deadline(deadline);
@@ -175,8 +175,8 @@ async fn the_token_of_a_call_is_cancelled_however_the_call_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_holds_for_the_calls_inside() {
-    let outer = relay("outer").bound(seconds(10));
-    let slow = sleeper("slow", HOUR).bound(seconds(60));
+    let outer = relay("outer").with_timeout(seconds(10));
+    let slow = sleeper("slow", HOUR).with_timeout(seconds(60));
     let catalog = with([outer, slow, sleeper("nap", 4), clock("clock")]).build();
 
     let calls = json!({"calls": [["clock", {}], ["nap", {}], ["clock", {}]]});
@@ -191,7 +191,8 @@ async fn a_deadline_holds_for_the_calls_inside() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_inside_has_its_own_bound_too() {
-    let catalog = with([relay("outer"), sleeper("slow", HOUR).bound(seconds(5)), echo("echo")]).build();
+    let catalog =
+        with([relay("outer"), sleeper("slow", HOUR).with_timeout(seconds(5)), echo("echo")]).build();
     let calls = json!({"calls": [["echo", {}], ["slow", {}]]});
     let expected = timeout("tool 'slow' timed out after 5 seconds");
     assert_eq!(refusal(&catalog, "outer", calls).await, expected);
@@ -205,7 +206,8 @@ async fn a_tool_cannot_give_the_calls_inside_more_time_than_it_has() {
             Catalog::call("clock", json!({}), nested).await
         })
     });
-    let catalog = with([greedy.bound(seconds(10)), clock("clock").bound(seconds(HOUR))]).build();
+    let catalog =
+        with([greedy.with_timeout(seconds(10)), clock("clock").with_timeout(seconds(HOUR))]).build();
     assert_eq!(answer(&catalog, "greedy", json!({})).await, json!(10));
 }
 
@@ -386,7 +388,7 @@ impl Peer for Slow {
 async fn the_time_a_person_takes_to_answer_does_not_count() {
     let asker = tool("asker", |arguments, call| {
         Box::pin(async move {
-            let answer = call.ask(Question { key: None, want: QuestionKind::Roots }).await.ok();
+            let answer = call.ask(Question { key: None, kind: QuestionKind::Roots }).await.ok();
             let nested = call.nested()?;
             Catalog::call("nap", json!({}), nested).await?;
             if arguments.contains_key("linger") {
@@ -395,7 +397,7 @@ async fn the_time_a_person_takes_to_answer_does_not_count() {
             Ok(json!([answer, call.time_left().as_secs()]).into())
         })
     });
-    let catalog = with([asker.bound(seconds(10)), sleeper("nap", 4)]).build();
+    let catalog = with([asker.with_timeout(seconds(10)), sleeper("nap", 4)]).build();
     let call_with_peer = |arguments: Value, answers: bool| {
         let call = from_cli(&catalog).with_peer(Arc::new(Slow(answers)));
         Catalog::call("asker", arguments, call)

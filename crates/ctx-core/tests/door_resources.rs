@@ -210,14 +210,14 @@ fn origins_are_not_listed_as_tools() {
 #[tokio::test]
 async fn a_catalog_that_is_replaced_says_so() {
     let live = LiveCatalog::new(Catalog::builder().build());
-    let mut replaced = live.replaced();
+    let mut replaced = live.subscribe();
     assert!(!replaced.has_changed().unwrap());
     live.swap(shelf().build());
     live.swap(shelf().build());
     replaced.changed().await.unwrap();
     assert_eq!(prefixes(&live.current()), ["book://"]);
     assert!(!replaced.has_changed().unwrap());
-    assert!(!live.replaced().has_changed().unwrap());
+    assert!(!live.subscribe().has_changed().unwrap());
     drop(live);
     assert!(replaced.changed().await.is_err());
 }

@@ -53,7 +53,7 @@ impl Provider for Connecting {
         (!self.is_known.load(Ordering::SeqCst)).then(|| "is still being reached".to_owned())
     }
 
-    async fn settle(&self) {
+    async fn wait_until_known(&self) {
         match self.answer {
             Some((after, is_good)) => {
                 tokio::time::sleep(after).await;
@@ -77,7 +77,7 @@ fn functions(catalog: &Catalog) -> Vec<String> {
 }
 
 fn missing(catalog: &Catalog) -> Vec<&str> {
-    catalog.unknown().map(|(name, _)| name.as_str()).collect()
+    catalog.pending_providers().map(|(name, _)| name.as_str()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +88,7 @@ async fn the_wait_ends_as_soon_as_each_has_answered_or_failed() {
         connecting("two", Some((2, true))),
         connecting("broken", Some((1, false))),
     ]);
-    let after = before.settled(|_| true, PATIENCE).await;
+    let after = before.wait_for_providers(|_| true, PATIENCE).await;
     assert_eq!(begun.elapsed().as_secs(), 2);
     assert_eq!(functions(&after), ["one.read", "two.read"]);
     assert_eq!(missing(&after), ["broken"]);
@@ -100,7 +100,7 @@ async fn the_wait_ends_as_soon_as_each_has_answered_or_failed() {
 async fn the_wait_is_bounded_and_who_is_late_stays_missing() {
     let begun = Instant::now();
     let before = catalog(&[connecting("late", None), connecting("one", Some((1, true)))]);
-    let after = before.settled(|_| true, PATIENCE).await;
+    let after = before.wait_for_providers(|_| true, PATIENCE).await;
     assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
     assert_eq!((functions(&after), missing(&after)), (vec!["one.read".to_owned()], vec!["late"]));
 }
@@ -110,7 +110,7 @@ async fn nobody_waits_for_who_is_not_wanted_or_is_known() {
     let begun = Instant::now();
     let known = provider("known", [tool("read", |_, _| Box::pin(async { Ok(Value::Null.into()) }))]);
     let before = catalog(&[known, connecting("late", None)]);
-    let after = before.settled(|name| name.as_str() == "known", PATIENCE).await;
+    let after = before.wait_for_providers(|name| name.as_str() == "known", PATIENCE).await;
     assert!(begun.elapsed().is_zero() && Arc::ptr_eq(&before, &after));
 }
 
@@ -167,7 +167,7 @@ async fn early_calls_count_against_the_same_limit_as_those_that_follow() {
     say(&early).await.unwrap();
     say(&next).await.unwrap();
     let last = Catalog::builder().provider(provider).replacing(&next).build();
-    let settled = early.settled(|_| true, PATIENCE).await;
+    let settled = early.wait_for_providers(|_| true, PATIENCE).await;
     for catalog in [&early, &next, &last, &settled] {
         assert_eq!(say(catalog).await.unwrap_err().kind(), ErrorKind::RateLimited);
     }
@@ -231,6 +231,7 @@ async fn arguments_of_an_early_call_are_fitted_to_the_real_tool() {
         Ok(json!({"text": format!("{} {} {arguments}", spec.name, schema["required"])}))
     };
     let catalog = early().build();
-    let output = Catalog::call_fitted("up.say_twice", json!([]), fit, from_cli(&catalog)).await.unwrap();
+    let output =
+        Catalog::call_with_adapter("up.say_twice", json!([]), fit, from_cli(&catalog)).await.unwrap();
     assert_eq!(output.value, json!({"text": "say-twice [\"text\"] []", "times": 1}));
 }

@@ -23,15 +23,15 @@ pub struct BertDimensions {
     /// Number of attention heads per layer.
     pub heads: usize,
     /// Intermediate size: width of the feed-forward part of a layer.
-    pub wide: usize,
+    pub intermediate: usize,
     /// Number of word pieces with weights; those beyond the tokenizer's vocabulary are not used.
     pub vocabulary: usize,
     /// Number of token types (segments); only the first is used.
-    pub kinds: usize,
+    pub token_types: usize,
     /// Number of position embeddings in the weights.
     pub positions: usize,
     /// Maximum number of tokens of a text: how many of the positions are used.
-    pub places: usize,
+    pub tokens_max: usize,
     /// Epsilon of the LayerNorms, which prevents a division by zero.
     pub epsilon: f32,
     /// How token vectors are pooled into one vector.
@@ -52,11 +52,11 @@ impl BertDimensions {
         sized("the hidden size", self.hidden, INPUTS_MAX)?;
         sized("the number of layers", self.layers, LAYERS_MAX)?;
         sized("the number of attention heads", self.heads, self.hidden)?;
-        sized("the intermediate size", self.wide, INPUTS_MAX)?;
+        sized("the intermediate size", self.intermediate, INPUTS_MAX)?;
         sized("the number of positions", self.positions, POSITIONS_MAX)?;
-        sized("the number of token types", self.kinds, VOCABULARY)?;
+        sized("the number of token types", self.token_types, VOCABULARY)?;
         whole("the hidden size", self.hidden)?;
-        whole("the intermediate size", self.wide)?;
+        whole("the intermediate size", self.intermediate)?;
         if !self.hidden.is_multiple_of(self.heads) {
             let Self { hidden, heads, .. } = self;
             return Err(format!("the hidden size {hidden} cannot be shared by {heads} attention heads"));
@@ -66,8 +66,8 @@ impl BertDimensions {
             let known = self.vocabulary;
             return Err(format!("the vocabulary must have {VOCABULARY} word pieces, not {known}"));
         }
-        if !(SPECIAL_TOKENS + 1..=self.positions).contains(&self.places) {
-            let Self { places, positions, .. } = self;
+        if !(SPECIAL_TOKENS + 1..=self.positions).contains(&self.tokens_max) {
+            let Self { tokens_max: places, positions, .. } = self;
             return Err(format!("a text of {places} tokens has no place in {positions} positions"));
         }
         if !(0.0..1.0).contains(&self.epsilon) {
@@ -114,8 +114,8 @@ impl LocalModel {
         drop(tokens);
         let mut positions =
             reader.get("embeddings.position_embeddings.weight", &[shape.positions, hidden])?;
-        positions.truncate(shape.places * hidden);
-        let kinds = reader.get("embeddings.token_type_embeddings.weight", &[shape.kinds, hidden])?;
+        positions.truncate(shape.tokens_max * hidden);
+        let kinds = reader.get("embeddings.token_type_embeddings.weight", &[shape.token_types, hidden])?;
         for row in positions.chunks_exact_mut(hidden) {
             row.iter_mut().zip(&kinds).for_each(|(position, kind)| *position += kind);
         }
@@ -136,7 +136,7 @@ impl LocalModel {
     }
 
     fn weights(&self) -> Weights<'_> {
-        let BertDimensions { hidden, heads, wide, pooling, .. } = self.shape;
+        let BertDimensions { hidden, heads, intermediate: wide, pooling, .. } = self.shape;
         Weights {
             sizes: TransformerSizes { hidden, heads, wide },
             token_codes: &self.token_codes,
@@ -170,7 +170,7 @@ impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> TensorReader<Sou
     }
 
     fn layer(&mut self, number: usize, shape: &BertDimensions) -> Result<Layer, String> {
-        let BertDimensions { hidden, wide, .. } = *shape;
+        let BertDimensions { hidden, intermediate: wide, .. } = *shape;
         let name = |part: &str| format!("encoder.layer.{number}.{part}");
         let mut attention = Linear::new(hidden);
         // The attention scale (1/√d) is folded into the weights of the queries.

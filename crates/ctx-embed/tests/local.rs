@@ -11,11 +11,11 @@ const SHAPE: BertDimensions = BertDimensions {
     hidden: 64,
     layers: 2,
     heads: 2,
-    wide: 96,
+    intermediate: 96,
     vocabulary: 30_522,
-    kinds: 2,
+    token_types: 2,
     positions: 40,
-    places: 32,
+    tokens_max: 32,
     epsilon: 1e-12,
     pooling: Pooling::Mean,
 };
@@ -90,7 +90,7 @@ impl Reference {
     }
 
     fn embed(&self, text: &str) -> Vec<f32> {
-        let BertDimensions { hidden, layers, places, .. } = self.shape;
+        let BertDimensions { hidden, layers, tokens_max: places, .. } = self.shape;
         let mut ids = Tokenizer::builtin().encode(text, places - 2);
         ids.insert(0, CLASS);
         ids.push(SEPARATOR);
@@ -167,11 +167,11 @@ fn vectors_are_what_the_definition_says() {
     let shapes = [
         SHAPE,
         BertDimensions { pooling: Pooling::First, ..SHAPE },
-        BertDimensions { hidden: 32, heads: 2, wide: 16, layers: 1, ..SHAPE },
-        BertDimensions { hidden: 96, heads: 2, epsilon: 0.1, kinds: 1, ..SHAPE },
+        BertDimensions { hidden: 32, heads: 2, intermediate: 16, layers: 1, ..SHAPE },
+        BertDimensions { hidden: 96, heads: 2, epsilon: 0.1, token_types: 1, ..SHAPE },
         // More inputs than full-range activations can be summed over in 32 bits.
-        BertDimensions { wide: 4_096, layers: 1, ..SHAPE },
-        BertDimensions { vocabulary: 30_528, places: 40, layers: 3, heads: 4, ..SHAPE },
+        BertDimensions { intermediate: 4_096, layers: 1, ..SHAPE },
+        BertDimensions { vocabulary: 30_528, tokens_max: 40, layers: 3, heads: 4, ..SHAPE },
     ];
     for shape in shapes {
         let (model, reference) = (model(&shape), Reference::new(&shape));
@@ -184,7 +184,7 @@ fn vectors_are_what_the_definition_says() {
 
 #[test]
 fn what_has_no_place_changes_nothing() {
-    let text = "key ".repeat(SHAPE.places);
+    let text = "key ".repeat(SHAPE.tokens_max);
     let longer = format!("{text} rotation of all the other things");
     let vectors = model(&SHAPE).embed(&[&text, &longer], 1);
     assert_eq!(vectors[0], vectors[1]);
@@ -210,17 +210,20 @@ fn a_shape_without_kernels_is_refused() {
             BertDimensions { heads: 8, ..shape() },
             "the size of an attention head must be a multiple of 16, not 8",
         ),
-        (BertDimensions { wide: 100, ..shape() }, "the intermediate size must be a multiple of 16, not 100"),
         (
-            BertDimensions { wide: 9_008, ..shape() },
+            BertDimensions { intermediate: 100, ..shape() },
+            "the intermediate size must be a multiple of 16, not 100",
+        ),
+        (
+            BertDimensions { intermediate: 9_008, ..shape() },
             "the intermediate size must be between 1 and 8192, not 9008",
         ),
         (
             BertDimensions { vocabulary: 28_996, ..shape() },
             "the vocabulary must have 30522 word pieces, not 28996",
         ),
-        (BertDimensions { places: 41, ..shape() }, "a text of 41 tokens has no place in 40 positions"),
-        (BertDimensions { places: 2, ..shape() }, "a text of 2 tokens has no place in 40 positions"),
+        (BertDimensions { tokens_max: 41, ..shape() }, "a text of 41 tokens has no place in 40 positions"),
+        (BertDimensions { tokens_max: 2, ..shape() }, "a text of 2 tokens has no place in 40 positions"),
         (
             BertDimensions { epsilon: f32::NAN, ..shape() },
             "the epsilon of the norms must be between 0 and 1, not NaN",

@@ -50,14 +50,14 @@ const DOCUMENT_EXTENSIONS: [&str; 22] = [
 ];
 
 /// File extensions of readable documents.
-pub fn document_endings() -> impl Iterator<Item = &'static str> {
+pub fn document_extensions() -> impl Iterator<Item = &'static str> {
     DOCUMENT_EXTENSIONS.into_iter()
 }
 
 /// File extensions of readable documents, then of source code and data. The format is detected by content; extensions
 /// only help to choose files.
-pub fn readable_endings() -> impl Iterator<Item = &'static str> {
-    document_endings().chain(text::code_extensions())
+pub fn readable_extensions() -> impl Iterator<Item = &'static str> {
+    document_extensions().chain(text::code_extensions())
 }
 
 /// A document before its text is extracted.
@@ -294,7 +294,7 @@ const MARKDOWN_TYPES: &[&str] = &[
 const CONTENT_TYPE_BYTES_MAX: usize = 200;
 
 /// The media type of the text extracted from a document of this media type.
-pub fn text_type(content_type: &str) -> &str {
+pub fn stored_content_type(content_type: &str) -> &str {
     let is_sound = content_type.len() <= CONTENT_TYPE_BYTES_MAX
         && content_type.chars().all(|c| c.is_ascii_graphic() || c == ' ')
         && content_type.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());

@@ -25,7 +25,7 @@ fn read(name: &str) -> ExtractedText {
     let extracted =
         extract(RawDocument::new(sample(name), "sample.bin", Some("application/octet-stream"))).unwrap();
     assert_eq!((extracted.structure, extracted.note.as_deref()), (TextStructure::Markdown, None));
-    assert_eq!(text_type(&extracted.content_type), "text/markdown");
+    assert_eq!(stored_content_type(&extracted.content_type), "text/markdown");
     extracted
 }
 

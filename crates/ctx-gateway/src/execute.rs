@@ -58,7 +58,7 @@ impl Tool for ExecuteTool {
         let script = arguments.get("script").and_then(Value::as_str).unwrap_or_default();
         // Includes the functions of upstreams that answered after the call's catalog was made; waits for
         // none.
-        let catalog = call.catalog().settled(|_| false, Duration::ZERO).await;
+        let catalog = call.catalog().wait_for_providers(|_| false, Duration::ZERO).await;
         check_off_runtime(script, &catalog).await?;
         let completed = self.scripts.execute(script, call).await.map_err(|error| match error.kind {
             // The script never ran: the argument is invalid.

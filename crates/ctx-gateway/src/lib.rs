@@ -37,7 +37,7 @@ impl Gateway {
 
     /// Further providers for the same catalog, visible to scripts only: kept results, which were too large
     /// for an answer, and kept files. Both are kept for as long as the gateway exists, at most.
-    pub fn kept(&self) -> [Arc<dyn Provider>; 2] {
+    pub fn kept_providers(&self) -> [Arc<dyn Provider>; 2] {
         [Arc::new(self.results.clone()), Arc::new(self.files.clone())]
     }
 }

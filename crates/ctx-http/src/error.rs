@@ -53,8 +53,8 @@ impl ApiError {
         if !self.error.logs().is_empty() {
             body["logs"] = json!(self.error.logs());
         }
-        if self.error.inside().calls > 0 {
-            body["meta"] = json!(self.error.inside());
+        if self.error.nested_calls().calls > 0 {
+            body["meta"] = json!(self.error.nested_calls());
         }
         body
     }
@@ -65,7 +65,7 @@ impl From<ToolError> for ApiError {
         let status = StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut headers = Vec::new();
         let is_temporary = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
-        let wait_seconds = error.wait_seconds().or(is_temporary.then_some(1));
+        let wait_seconds = error.retry_after_seconds().or(is_temporary.then_some(1));
         if let Some(seconds) = wait_seconds {
             headers.push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }

@@ -39,7 +39,7 @@ pub(crate) fn document(catalog: &Catalog) -> Value {
             path_item(HttpMethod::Get, operation("list_agents", "List the agents", "AgentList")),
         )
         .path("/agents/{name}/prompt", prompt_item());
-    for entry in catalog.listed() {
+    for entry in catalog.client_tools() {
         let name = entry.name.outward();
         schemas.insert(request_name(entry), Arc::unwrap_or_clone(entry.spec.input_schema.get()));
         schemas.insert(response_name(entry), response_schema(entry));

@@ -133,7 +133,7 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
     streamed_calls.close();
     streamed_calls.wait().await;
     if let Some(mcp) = mcp {
-        mcp.drained(deadline.saturating_duration_since(Instant::now())).await;
+        mcp.drain(deadline.saturating_duration_since(Instant::now())).await;
     }
     Ok(())
 }

@@ -321,7 +321,7 @@ async fn an_overloaded_tool_sends_retry_after() {
         let server = ServerBuilder::with([full]).start().await;
         assert_eq!(server.send(post("/tools/full")).await.header("retry-after"), Some("1"), "{kind:?}");
         let patient = common::tool("full", move |_, _| async move {
-            Err(ToolError::new(kind, "no room").retry_after(Duration::from_millis(1_001)))
+            Err(ToolError::new(kind, "no room").with_retry_after(Duration::from_millis(1_001)))
         });
         let server = ServerBuilder::with([patient]).start().await;
         assert_eq!(server.send(post("/tools/full")).await.header("retry-after"), Some("2"), "{kind:?}");

@@ -5,7 +5,9 @@
 use crate::common::{self, ApiServer, HttpResponse, ServerBuilder, TestRequest, get, post, within_deadline};
 use ctx_core::ScopePolicy;
 use ctx_http::{OAuthLimits, OAuthOptions};
-use ctx_testkit::{AuthorizationServer, SigningKey, TestTool, good_claims, reply, reply_with, tool};
+use ctx_testkit::{
+    AuthorizationServer, SigningKey, TestTool, http_response, http_response_with, tool, valid_claims,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -65,7 +67,7 @@ async fn start_with_issuer() -> (SigningKey, AuthorizationServer, ApiServer) {
 }
 
 fn claims(issuer: &AuthorizationServer, changes: Value) -> Value {
-    let mut claims = good_claims(&issuer.issuer(), RESOURCE);
+    let mut claims = valid_claims(&issuer.issuer(), RESOURCE);
     for (name, value) in changes.as_object().into_iter().flatten() {
         claims[name] = value.clone();
     }
@@ -105,7 +107,7 @@ async fn a_token_of_the_issuer_lets_its_bearer_in_whatever_it_is_signed_with() {
         let response = server.send(call(&token)).await.success();
         assert_eq!(response, json!({"result": {"subject": "ada", "scopes": ["a", "b"]}}), "{algorithm}");
     }
-    assert_eq!(issuer.times_asked(), 1, "the keys are got once for all of them");
+    assert_eq!(issuer.jwks_request_count(), 1, "the keys are got once for all of them");
 }
 
 #[tokio::test]
@@ -113,9 +115,9 @@ async fn a_token_may_be_meant_for_others_too_and_need_not_name_its_key() {
     let (key, issuer, server) = start_with_issuer().await;
     let good = claims(&issuer, json!({"aud": ["https://other.example", RESOURCE]}));
     assert_eq!(server.send(call(&key.sign(&good))).await.status, 200);
-    let nameless = key.sign_under(&json!({"alg": "ES256"}), &good);
+    let nameless = key.sign_with_header(&json!({"alg": "ES256"}), &good);
     assert_eq!(server.send(call(&nameless)).await.status, 200);
-    let strangers = SigningKey::new("ES256", "one").sign_under(&json!({"alg": "ES256"}), &good);
+    let strangers = SigningKey::new("ES256", "one").sign_with_header(&json!({"alg": "ES256"}), &good);
     assert_eq!(
         refusal_message(&server.send(call(&strangers)).await),
         "the token is not signed with a key of the issuer"
@@ -163,7 +165,7 @@ async fn a_token_that_the_issuer_has_not_signed_is_refused() {
     let parts: Vec<&str> = token.split('.').collect();
     let [header, _, signature] = parts[..] else { panic!("three parts") };
     let encoded = |value: &Value| {
-        let signed = key.sign_under(value, &json!({}));
+        let signed = key.sign_with_header(value, &json!({}));
         signed.split('.').next().unwrap().to_owned()
     };
     let admin = encoded(&claims(&issuer, json!({"sub": "root"})));
@@ -175,20 +177,20 @@ async fn a_token_that_the_issuer_has_not_signed_is_refused() {
         (format!("{header}.{admin}."), "the token's signature is wrong"),
         (format!("{nothing}.{admin}."), unsigned),
         (format!("{nothing}.{admin}.{signature}"), unsigned),
-        (key.sign_by_public_key(&good), unaccepted),
-        (rsa.sign_by_public_key(&good), unaccepted),
+        (key.sign_hs256_with_public_key(&good), unaccepted),
+        (rsa.sign_hs256_with_public_key(&good), unaccepted),
         (SigningKey::new("ES256", "one").sign(&good), "the token's signature is wrong"),
         (
-            key.sign_under(&json!({"alg": "ES256", "kid": "one", "typ": "logout+jwt"}), &good),
+            key.sign_with_header(&json!({"alg": "ES256", "kid": "one", "typ": "logout+jwt"}), &good),
             "the token is no access token",
         ),
         (
-            key.sign_under(&json!({"alg": "ES256", "kid": "one", "crit": ["exp"]}), &good),
+            key.sign_with_header(&json!({"alg": "ES256", "kid": "one", "crit": ["exp"]}), &good),
             "the token has critical headers that are not understood",
         ),
         (
             // The key is published for another algorithm.
-            key.sign_under(&json!({"alg": "RS256", "kid": "one"}), &good),
+            key.sign_with_header(&json!({"alg": "RS256", "kid": "one"}), &good),
             "the token is not signed with a key of the issuer",
         ),
         ("hunter2".to_owned(), unsigned),
@@ -223,7 +225,7 @@ async fn tokens_with_unknown_keys_do_not_make_the_server_hammer_the_issuer() {
         let response = server.send(call(&stranger.sign(&good))).await;
         assert_eq!(refusal_message(&response), "the token is not signed with a key of the issuer");
     }
-    assert_eq!(issuer.times_asked(), 2, "at the start, and for the first of them");
+    assert_eq!(issuer.jwks_request_count(), 2, "at the start, and for the first of them");
 }
 
 #[tokio::test]
@@ -235,10 +237,14 @@ async fn while_the_issuer_is_down_its_last_keys_are_kept() {
             .await;
     let token = key.sign(&claims(&issuer, json!({})));
     assert_eq!(server.send(call(&token)).await.status, 200);
-    for broken in [reply(500, ""), reply(200, "<html>"), reply_with(302, &[("location", "/elsewhere")], "")] {
-        issuer.answer_with(broken);
-        let before = issuer.times_asked();
-        wait_until("more attempts", async || issuer.times_asked() > before + 2).await;
+    for broken in [
+        http_response(500, ""),
+        http_response(200, "<html>"),
+        http_response_with(302, &[("location", "/elsewhere")], ""),
+    ] {
+        issuer.set_jwks_response(broken);
+        let before = issuer.jwks_request_count();
+        wait_until("more attempts", async || issuer.jwks_request_count() > before + 2).await;
         assert_eq!(server.send(call(&token)).await.status, 200);
     }
     issuer.publish(&[]);
@@ -249,7 +255,7 @@ async fn while_the_issuer_is_down_its_last_keys_are_kept() {
 async fn a_server_starts_without_its_issuer_and_recovers() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
-    issuer.answer_with(reply(503, ""));
+    issuer.set_jwks_response(http_response(503, ""));
     let server = start(with_limits(&issuer, |limits| limits.retry_delay = SOON)).await;
     let token = key.sign(&claims(&issuer, json!({})));
     let response = server.send(call(&token)).await;
@@ -267,19 +273,19 @@ async fn endless_or_redirected_keys_are_not_accepted() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
     let other = AuthorizationServer::start(&[&key]);
-    let published = json!({ "keys": [key.published()], "padding": "x".repeat(300 << 10) }).to_string();
+    let published = json!({ "keys": [key.public_jwk()], "padding": "x".repeat(300 << 10) }).to_string();
     let token = key.sign(&claims(&issuer, json!({})));
     for response in [
-        reply(200, &published),
-        reply_with(302, &[("location", &other.keys_url())], ""),
-        reply(200, &json!({"keys": vec![key.published(); 65]}).to_string()),
-        reply(404, ""),
+        http_response(200, &published),
+        http_response_with(302, &[("location", &other.keys_url())], ""),
+        http_response(200, &json!({"keys": vec![key.public_jwk(); 65]}).to_string()),
+        http_response(404, ""),
     ] {
-        issuer.answer_with(response);
+        issuer.set_jwks_response(response);
         let server = start(options(&issuer)).await;
         assert_eq!(server.send(call(&token)).await.status, 503);
     }
-    assert_eq!(other.times_asked(), 0);
+    assert_eq!(other.jwks_request_count(), 0);
 }
 
 #[tokio::test]
@@ -295,7 +301,7 @@ async fn an_issuer_is_who_its_metadata_says() {
     let token = key.sign(&claims(&issuer, json!({"iss": options.issuer})));
     let server = start(options.clone()).await;
     assert_eq!(server.send(call(&token)).await.status, 503, "the metadata is another issuer's");
-    assert_eq!(issuer.times_asked(), 0);
+    assert_eq!(issuer.jwks_request_count(), 0);
     options.jwks_url = Some(issuer.keys_url());
     let server = start(options).await;
     assert_eq!(server.send(call(&token)).await.status, 200, "who names the keys needs no metadata");
@@ -305,7 +311,7 @@ async fn an_issuer_is_who_its_metadata_says() {
 async fn a_slow_issuer_delays_only_requests_with_unknown_keys() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
-    issuer.hold(true);
+    issuer.hold_responses(true);
     let limits = with_limits(&issuer, |limits| limits.fetch_timeout = NEVER);
     let server = ServerBuilder::with([whoami()]).oauth(limits).token("the server's own").start().await;
     let mut waiting = server.connect().await;
@@ -314,7 +320,7 @@ async fn a_slow_issuer_delays_only_requests_with_unknown_keys() {
         assert_eq!(server.send(request).await.status, 200);
     }
     assert_eq!(server.send(post("/tools/whoami")).await.status, 401);
-    issuer.hold(false);
+    issuer.hold_responses(false);
     assert_eq!(waiting.read_response().await.status, 200);
 }
 
@@ -322,7 +328,7 @@ async fn a_slow_issuer_delays_only_requests_with_unknown_keys() {
 async fn an_issuer_that_is_too_slow_is_not_waited_for() {
     let key = SigningKey::new("ES256", "one");
     let issuer = AuthorizationServer::start(&[&key]);
-    issuer.hold(true);
+    issuer.hold_responses(true);
     let server = start(with_limits(&issuer, |limits| limits.fetch_timeout = common::SHORT)).await;
     let token = key.sign(&claims(&issuer, json!({})));
     assert_eq!(server.send(call(&token)).await.status, 503);

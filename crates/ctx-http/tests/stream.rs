@@ -152,7 +152,7 @@ async fn a_call_that_is_not_admitted_is_refused_like_any_other_request() {
 async fn a_refusal_has_an_error_status_the_first_time_and_whatever_its_size() {
     let titled =
         || json!({"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]});
-    let lazy = echo("lazy").schema(Schema::made(move |_| titled()));
+    let lazy = echo("lazy").schema(Schema::lazy(move |_| titled()));
     let setup = ServerBuilder::with([lazy, echo("there").schema(titled())]);
     let server = setup.limits(HttpLimits { body_bytes: 1 << 20, ..LIMITS }).start().await;
     let large = json!({"other": "x".repeat(200 << 10)});

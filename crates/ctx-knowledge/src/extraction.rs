@@ -73,8 +73,8 @@ impl Extraction {
     }
 
     /// The state of the worker pool; `None` before it is started.
-    pub fn figures(&self) -> Option<PoolStats> {
-        self.workers.as_ref()?.running_pool().map(|pool| pool.figures())
+    pub fn pool_stats(&self) -> Option<PoolStats> {
+        self.workers.as_ref()?.running_pool().map(|pool| pool.stats())
     }
 
     /// Stops all workers; the next sync extracts interrupted documents again.
@@ -176,7 +176,7 @@ impl ExtractionWorkers {
         match error {
             JobRequestError::Lease(LeaseError::Stopped) => ExtractError::interrupted(),
             JobRequestError::Lease(error) => ExtractError::NotNow(format!("it cannot be read now: {error}")),
-            JobRequestError::Late(_) => ExtractError::too_slow(self.settings.limits.time),
+            JobRequestError::TimedOut(_) => ExtractError::too_slow(self.settings.limits.time),
             JobRequestError::Violation(violation) => {
                 ExtractError::Failed(format!("the process that read it sent {violation}"))
             }
@@ -189,7 +189,7 @@ impl ExtractionWorkers {
                 ExtractError::NotNow("the process that read it was killed".to_owned())
             }
             JobRequestError::Crashed(exit) => {
-                tracing::warn!("an extraction worker ended: {}; it said: {}", exit.status, exit.last_words);
+                tracing::warn!("an extraction worker ended: {}; it said: {}", exit.status, exit.stderr);
                 ExtractError::Failed(format!("the process that read it crashed ({})", exit.status))
             }
         }

@@ -184,7 +184,7 @@ impl Knowledge {
 
     /// A knowledge base on an open store. Indexes and caches are created next to `options.store`.
     pub fn with_store(store: Arc<dyn Store>, options: KnowledgeOptions) -> Result<Self, StoreError> {
-        let view = Arc::new(View::next_to(&options.store, store.about().id));
+        let view = Arc::new(View::next_to(&options.store, store.identity().id));
         let models = match &options.embedding {
             Some(embedding) => EmbeddingModels::open(embedding, &*store)?.map(Arc::new),
             None => None,
@@ -261,7 +261,7 @@ impl Knowledge {
         // A concurrent search may have repaired the index while this one waited for the lock.
         match run_query() {
             Err(SearchError::View(error)) if error.is_damage() => self.view.rebuild(&*self.store, &error)?,
-            Err(SearchError::Building) => self.tend()?,
+            Err(SearchError::Building) => self.catch_up()?,
             other => return other,
         }
         run_query()
@@ -401,7 +401,7 @@ impl Knowledge {
     }
 
     /// Computes only the vectors of the fast model, for documents stored before embeddings were enabled.
-    pub fn fill_quickly(&self, cancellation: &CancellationToken) -> Result<(), FillError> {
+    pub fn fill_fast_vectors(&self, cancellation: &CancellationToken) -> Result<(), FillError> {
         let Some(models) = &self.models else { return Ok(()) };
         let (model, is_configured_model) = match &models.bridge {
             Some(bridge) => (bridge, false),
@@ -470,7 +470,7 @@ impl Knowledge {
 
     /// Publishes document changes to subscribers, and lets the keyword index catch up if it lags (after a crash or a
     /// deletion) and no other process is updating it.
-    pub fn tend(&self) -> Result<(), SearchError> {
+    pub fn catch_up(&self) -> Result<(), SearchError> {
         self.change_notifier.publish(&*self.store)?;
         Ok(self.view.catch_up_if_idle(&*self.store)?)
     }

@@ -18,11 +18,11 @@ mod sync;
 
 pub use chunk::Chunking;
 pub use connectors::{ConnectorKind, ConnectorResult, FolderSurvey, KINDS, OpenOptions, SurveyLimits};
-pub use ctx_extract::{document_endings, readable_endings};
+pub use ctx_extract::{document_extensions, readable_extensions};
 pub use ctx_store::{Chunk, Filters, StoreError, StoredDocument, UnreadableDocument};
 pub use embed::{
     Effort, EmbedError, Embedder, EmbedderKind, EmbedderSettings, EmbeddingOptions, FillError, FillMode,
-    FillProgress, FillReport, PROVIDERS, rest,
+    FillProgress, FillReport, PROVIDERS, sleep_cancellable,
 };
 pub use extraction::{Extraction, ExtractionSettings, extraction_worker_main};
 pub use knowledge::{

@@ -73,7 +73,10 @@ impl Knowledge {
     }
 
     /// The documents that each of these names refers to; names without a document are left out.
-    pub fn named(&self, names: &HashSet<&str>) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
+    pub fn documents_by_name(
+        &self,
+        names: &HashSet<&str>,
+    ) -> Result<HashMap<String, Vec<NamedDocument>>, StoreError> {
         let mut matches: HashMap<String, Vec<NamedDocument>> = HashMap::new();
         self.for_each_name(|name| {
             let document = named_document(&name);

@@ -324,7 +324,7 @@ fn search_tool_error(error: SearchError) -> ToolError {
             ToolError::new(ErrorKind::EmbeddingsDisabled, error.to_string())
         }
         SearchError::Building => {
-            ToolError::new(ErrorKind::Overloaded, error.to_string()).retry_after(Duration::from_secs(1))
+            ToolError::new(ErrorKind::Overloaded, error.to_string()).with_retry_after(Duration::from_secs(1))
         }
         SearchError::Embedder(_) => ToolError::new(ErrorKind::Tool, error.to_string()),
         SearchError::Store(error) => store_tool_error(error),

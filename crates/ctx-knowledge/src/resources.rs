@@ -72,7 +72,7 @@ impl Resources for DocumentResources {
         let document = run_blocking(move || knowledge.document_text(id, bytes_max)).await?;
         let document = document.map_err(store_tool_error)?.ok_or_else(not_found)?;
         let Some(text) = document.text else { return Err(too_large(document.bytes, bytes_max)) };
-        let mime_type = Some(ctx_extract::text_type(&document.content_type).to_owned());
+        let mime_type = Some(ctx_extract::stored_content_type(&document.content_type).to_owned());
         let contents = vec![ResourceContent {
             uri: uri.to_owned(),
             mime_type,
@@ -100,7 +100,7 @@ fn to_resource(document: ListedDocument) -> Resource {
         name: truncate(name, DISPLAY_BYTES_MAX),
         title,
         description: Some(truncate(format!("{source}: {source_id}"), DISPLAY_BYTES_MAX)),
-        mime_type: Some(ctx_extract::text_type(&content_type).to_owned()),
+        mime_type: Some(ctx_extract::stored_content_type(&content_type).to_owned()),
         size: Some(bytes),
         ..Resource::default()
     }

@@ -417,7 +417,7 @@ async fn embeddings_that_are_enabled_later_cover_stored_documents() {
     let knowledge = workspace.open();
     assert_eq!(counts(&knowledge), (0, 6));
     // The fast model's vectors are computed first, and suffice.
-    knowledge.fill_quickly(&CancellationToken::new()).unwrap();
+    knowledge.fill_fast_vectors(&CancellationToken::new()).unwrap();
     assert_eq!(models(&search(&knowledge, "green boat", SearchMode::Semantic)), [FAST]);
     assert_eq!(fill(&knowledge).unwrap(), FillReport { made: 6, complete: true });
     assert_eq!(models(&search(&knowledge, "green boat", SearchMode::Semantic)), ["openai:m"]);

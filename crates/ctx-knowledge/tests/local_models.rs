@@ -14,11 +14,11 @@ const SHAPE: BertDimensions = BertDimensions {
     hidden: 32,
     layers: 2,
     heads: 2,
-    wide: 64,
+    intermediate: 64,
     vocabulary: 30_522,
-    kinds: 2,
+    token_types: 2,
     positions: 64,
-    places: 64,
+    tokens_max: 64,
     epsilon: 1e-12,
     pooling: Pooling::Mean,
 };
@@ -164,7 +164,7 @@ fn settings_of_the_model_folder_are_applied() {
         .json("sentence_bert_config.json", &json!({"max_seq_length": 48, "do_lower_case": false}))
         .json("tokenizer_config.json", &json!({"model_max_length": 1e30, "do_lower_case": true}))
         .set("layer_norm_eps", json!(0.01));
-    let expected = model(BertDimensions { pooling: Pooling::First, places: 48, epsilon: 0.01, ..SHAPE });
+    let expected = model(BertDimensions { pooling: Pooling::First, tokens_max: 48, epsilon: 0.01, ..SHAPE });
     assert_eq!(embed(&folder.embedder()).unwrap(), expected.embed(&TEXTS, 1));
     assert_eq!(folder.embedder().max_tokens(), 48);
 }

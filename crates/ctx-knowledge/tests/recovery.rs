@@ -130,7 +130,7 @@ async fn an_index_that_was_deleted_is_built_again() {
     let workspace = synced().await;
     fs::remove_dir_all(workspace.index_folder().unwrap()).unwrap();
     let knowledge = workspace.open();
-    knowledge.tend().unwrap();
+    knowledge.catch_up().unwrap();
     assert_right_answers(&knowledge, "tending");
 }
 
@@ -157,7 +157,7 @@ async fn the_index_of_another_store_is_rebuilt() {
     copy_folder(&other.index_folder().unwrap(), &workspace.index_folder().unwrap());
 
     let knowledge = workspace.open();
-    knowledge.tend().unwrap();
+    knowledge.catch_up().unwrap();
     assert_right_answers(&knowledge, "tending");
     drop(knowledge);
     copy_folder(&other.index_folder().unwrap(), &workspace.index_folder().unwrap());
@@ -182,7 +182,7 @@ async fn documents_stored_before_a_crash_and_not_yet_indexed_are_found_after_ten
 
     let knowledge = workspace.open();
     assert_eq!(hit_names(&knowledge, "compass"), Vec::<String>::new());
-    knowledge.tend().unwrap();
+    knowledge.catch_up().unwrap();
     assert_eq!(hit_names(&knowledge, "compass"), ["d.md"]);
     assert_eq!(hit_names(&knowledge, "beacon"), ["a.md"]);
     assert_eq!(hit_names(&knowledge, "harbour lighthouse"), Vec::<String>::new());
@@ -214,7 +214,7 @@ async fn a_store_restored_from_an_older_copy_answers_as_it_did() {
     restore(&workspace);
 
     let knowledge = workspace.open();
-    knowledge.tend().unwrap();
+    knowledge.catch_up().unwrap();
     assert_right_answers(&knowledge, "restoring");
     assert_eq!(hit_names(&knowledge, "compass beacon"), Vec::<String>::new());
     sync(&knowledge).await;
@@ -357,7 +357,7 @@ async fn a_search_while_another_process_syncs_never_fails() {
         move || {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 other.search(&common::query("harbour")).unwrap();
-                other.tend().unwrap();
+                other.catch_up().unwrap();
             }
         }
     });
@@ -382,7 +382,7 @@ async fn leftovers_of_a_killed_commit_do_not_stop_the_next_one() {
     fs::write(index.join("meta.json"), before).unwrap();
 
     let knowledge = workspace.open();
-    knowledge.tend().unwrap();
+    knowledge.catch_up().unwrap();
     assert_eq!(hit_names(&knowledge, "harbour anchor"), ["a.md"]);
 }
 

@@ -101,7 +101,7 @@ async fn a_restored_store_that_is_synced_at_once_gives_right_answers() {
 
     let knowledge = workspace.open();
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, unchanged: 1, ..report() });
-    knowledge.tend().unwrap();
+    knowledge.catch_up().unwrap();
     assert_eq!(hit_names(&knowledge, "compass"), ["c.md"]);
     assert_eq!(hit_names(&knowledge, "anchor"), Vec::<String>::new());
 }
@@ -212,7 +212,7 @@ async fn a_dropped_sync_releases_the_index() {
         () = jira.wait_until_paused() => {}
     }
     for _ in 0..100 {
-        other.tend().unwrap();
+        other.catch_up().unwrap();
         // Until then the answer is that the index is being built.
         if other.search(&query("harbour")).is_ok_and(|hits| !hits.is_empty()) {
             return;

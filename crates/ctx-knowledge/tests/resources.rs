@@ -326,9 +326,9 @@ async fn a_change_of_another_process_is_published_by_tend() {
     for (step, expected) in steps {
         change(&source, &theirs, [step]).await;
         assert_eq!(take_changes(&mut receiver), []);
-        ours.tend().unwrap();
+        ours.catch_up().unwrap();
         assert_eq!(take_changes(&mut receiver), expected);
-        ours.tend().unwrap();
+        ours.catch_up().unwrap();
         assert_eq!(take_changes(&mut receiver), []);
     }
 }
@@ -339,7 +339,7 @@ async fn a_deleted_and_recreated_document_is_published_as_changed() {
     let uris = uris(&ours).await;
     let mut receiver = origin(&ours).changes().unwrap();
     change(&source, &theirs, [delete("T-0"), upsert(document("T-0", "new"))]).await;
-    ours.tend().unwrap();
+    ours.catch_up().unwrap();
     assert_eq!(take_changes(&mut receiver), [content(&uris["T-0"]), ResourceChange::List]);
 }
 
@@ -348,11 +348,11 @@ async fn a_new_subscriber_gets_only_later_changes() {
     let (_workspace, source, ours, theirs) = two_programs(numbered(0..2)).await;
     let uris = uris(&ours).await;
     drop(origin(&ours).changes());
-    ours.tend().unwrap();
+    ours.catch_up().unwrap();
     change(&source, &theirs, [upsert(document("T-0", "new"))]).await;
     let mut receiver = origin(&ours).changes().unwrap();
     change(&source, &theirs, [upsert(document("T-1", "new"))]).await;
-    ours.tend().unwrap();
+    ours.catch_up().unwrap();
     assert_eq!(take_changes(&mut receiver), [content(&uris["T-1"])]);
 }
 
@@ -374,12 +374,12 @@ async fn very_many_changes_are_published_as_a_changed_list() {
         (0..count).map(move |number| upsert(document(&format!("T-{number}"), text)))
     };
     change(&source, &theirs, rewritten(NAMED_MAX, "once")).await;
-    ours.tend().unwrap();
+    ours.catch_up().unwrap();
     let named = take_changes(&mut receiver);
     assert_eq!(named.len(), NAMED_MAX);
     assert!(!named.contains(&ResourceChange::List));
     change(&source, &theirs, rewritten(NAMED_MAX + 1, "twice")).await;
-    ours.tend().unwrap();
+    ours.catch_up().unwrap();
     assert_eq!(take_changes(&mut receiver), [ResourceChange::List]);
 }
 
@@ -389,7 +389,7 @@ async fn a_restored_store_publishes_a_changed_list() {
     let mut receiver = origin(&ours).changes().unwrap();
     let store = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
     store.execute("UPDATE meta SET generation = generation - 1").unwrap();
-    ours.tend().unwrap();
+    ours.catch_up().unwrap();
     assert_eq!(take_changes(&mut receiver), [ResourceChange::List]);
 }
 
@@ -400,6 +400,6 @@ async fn deletions_that_the_store_has_forgotten_publish_a_changed_list() {
     change(&source, &theirs, [delete("T-0")]).await;
     let store = ctx_store::RawConnection::open(&workspace.store_path()).unwrap();
     store.execute("DELETE FROM deletions; UPDATE meta SET forgotten = generation").unwrap();
-    ours.tend().unwrap();
+    ours.catch_up().unwrap();
     assert_eq!(take_changes(&mut receiver), [ResourceChange::List]);
 }

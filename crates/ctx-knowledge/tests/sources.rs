@@ -243,7 +243,7 @@ async fn a_document_is_named_by_its_id_its_full_name_or_its_source_id() {
     let id = common::search(&knowledge, "harbour")[0].id.to_string();
     let full_name = format!("{JIRA}:ENG-7");
     let names = HashSet::from([id.as_str(), full_name.as_str(), "ENG-7", "a.md", "eng-7", JIRA]);
-    let meant = knowledge.named(&names).unwrap();
+    let meant = knowledge.documents_by_name(&names).unwrap();
     for name in [&id, &full_name, "ENG-7"] {
         assert_eq!(meant[name].len(), 1, "{name}");
         assert_eq!((meant[name][0].id.to_string(), &meant[name][0].full_name), (id.clone(), &full_name));

@@ -20,7 +20,7 @@ pub struct ScriptSettings {
     /// Absolute path of the script's file.
     pub path: PathBuf,
     /// The path as configured, for error messages: `tools/x.lua`.
-    pub shown: String,
+    pub display_path: String,
     /// All other keys of the script's section of the configuration: a JSON object.
     pub config: Value,
     /// Time limit, if it differs from the default of the script's kind.
@@ -133,7 +133,7 @@ impl Scripts {
     /// Sets the redactor for text that no catalog masks: problems of scripts, and the errors and logs of
     /// connectors.
     #[must_use]
-    pub fn masking(self, redactor: Redactor) -> Self {
+    pub fn with_redactor(self, redactor: Redactor) -> Self {
         let ScriptRuntime { engine, limits, environment, http, .. } = &*self.runtime;
         let (engine, environment, http) = (engine.clone(), environment.clone(), http.clone());
         Self { runtime: Arc::new(ScriptRuntime { engine, limits: *limits, environment, redactor, http }) }

@@ -95,7 +95,7 @@ const BYTES_KEPT_KEY: &str = "ctx/bytes_kept";
 
 /// A tool's output as an MCP result. `has_output_schema`: the tool's listing promises an object.
 pub(crate) fn tool_result(output: Output, has_output_schema: bool) -> CallToolResult {
-    let inside = output.inside;
+    let inside = output.nested_calls;
     with_nested_usage(result_without_meta(output, has_output_schema), inside)
 }
 
@@ -140,11 +140,11 @@ fn as_result(output: &Output) -> Option<CallToolResult> {
 /// A tool's error as a result with `isError`, so that the model can correct its call.
 pub(crate) fn tool_failure(error: &ToolError) -> CallToolResult {
     let mut message = error.message().to_owned();
-    if let Some(seconds) = error.wait_seconds() {
+    if let Some(seconds) = error.retry_after_seconds() {
         message.push_str(&format!(" (retry after {seconds} s)"));
     }
     let content = std::iter::once(mcp::ContentBlock::text(message)).chain(logs(error.logs()));
-    with_nested_usage(CallToolResult::error(content.collect()), error.inside())
+    with_nested_usage(CallToolResult::error(content.collect()), error.nested_calls())
 }
 
 /// Log lines as a content block of their own.
@@ -238,21 +238,21 @@ pub(crate) fn logging_level(level: tracing::Level) -> LoggingLevel {
 /// no form for it, or its schema is too large.
 pub(crate) fn input_request(want: &QuestionKind) -> Result<InputRequest, QuestionError> {
     let request = match want {
-        QuestionKind::Person { schema, .. } if json_size(schema) > FORM_BYTES_MAX => {
-            return Err(QuestionError::Unaskable);
+        QuestionKind::Elicitation { schema, .. } if json_size(schema) > FORM_BYTES_MAX => {
+            return Err(QuestionError::UnsupportedSchema);
         }
-        QuestionKind::Person { message, schema } => json!({
+        QuestionKind::Elicitation { message, schema } => json!({
             "method": "elicitation/create",
             "params": { "mode": "form", "message": message, "requestedSchema": schema },
         }),
-        QuestionKind::Model(request) => {
+        QuestionKind::Sampling(request) => {
             let mut request = request.clone();
             request.entry("maxTokens").or_insert_with(|| json!(1000));
             json!({ "method": "sampling/createMessage", "params": request })
         }
         QuestionKind::Roots => json!({ "method": "roots/list", "params": {} }),
     };
-    serde_json::from_value(request).map_err(|_| QuestionError::Unaskable)
+    serde_json::from_value(request).map_err(|_| QuestionError::UnsupportedSchema)
 }
 
 /// An input request as a server-to-client request, for clients of older revisions.
@@ -267,35 +267,39 @@ pub(crate) fn server_request(request: InputRequest) -> Option<ServerRequest> {
 
 /// The answer in a client's response, checked against the schema.
 pub(crate) fn parse_answer(want: &QuestionKind, response: Value) -> Result<Value, QuestionError> {
-    let Value::Object(mut response) = response else { return Err(QuestionError::Unfit) };
+    let Value::Object(mut response) = response else { return Err(QuestionError::InvalidAnswer) };
     match want {
-        QuestionKind::Person { schema, .. } => match response.get("action").and_then(Value::as_str) {
+        QuestionKind::Elicitation { schema, .. } => match response.get("action").and_then(Value::as_str) {
             Some("accept") => {
                 let content = response.remove("content").unwrap_or_else(|| json!({}));
-                let schema = ArgumentSchema::compile(schema.clone()).map_err(|_| QuestionError::Unaskable)?;
-                schema.prepare_at_once(content).map(Value::Object).map_err(|_| QuestionError::Unfit)
+                let schema =
+                    ArgumentSchema::compile(schema.clone()).map_err(|_| QuestionError::UnsupportedSchema)?;
+                schema
+                    .prepare_nonblocking(content)
+                    .map(Value::Object)
+                    .map_err(|_| QuestionError::InvalidAnswer)
             }
             Some("decline") => Err(QuestionError::Declined),
-            Some("cancel") => Err(QuestionError::Dismissed),
-            _ => Err(QuestionError::Unfit),
+            Some("cancel") => Err(QuestionError::Cancelled),
+            _ => Err(QuestionError::InvalidAnswer),
         },
-        QuestionKind::Model(_) if response.contains_key("content") => Ok(Value::Object(response)),
+        QuestionKind::Sampling(_) if response.contains_key("content") => Ok(Value::Object(response)),
         QuestionKind::Roots => match response.remove("roots") {
             Some(roots @ Value::Array(_)) => Ok(roots),
-            _ => Err(QuestionError::Unfit),
+            _ => Err(QuestionError::InvalidAnswer),
         },
-        QuestionKind::Model(_) => Err(QuestionError::Unfit),
+        QuestionKind::Sampling(_) => Err(QuestionError::InvalidAnswer),
     }
 }
 
 /// Whether a client has the capability to answer a question.
 pub(crate) fn can_answer(client: &ClientCapabilities, question: &Question) -> bool {
-    match question.want {
+    match question.kind {
         // A client that names no elicitation mode supports the original one, forms.
-        QuestionKind::Person { .. } => {
+        QuestionKind::Elicitation { .. } => {
             client.elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
         }
-        QuestionKind::Model(_) => client.sampling.is_some(),
+        QuestionKind::Sampling(_) => client.sampling.is_some(),
         QuestionKind::Roots => client.roots.is_some(),
     }
 }
@@ -303,8 +307,8 @@ pub(crate) fn can_answer(client: &ClientCapabilities, question: &Question) -> bo
 /// The capability that a client needs to answer a question.
 pub(crate) fn required_capability(want: &QuestionKind) -> ClientCapabilities {
     let capability = match want {
-        QuestionKind::Person { .. } => "elicitation",
-        QuestionKind::Model(_) => "sampling",
+        QuestionKind::Elicitation { .. } => "elicitation",
+        QuestionKind::Sampling(_) => "sampling",
         QuestionKind::Roots => "roots",
     };
     serde_json::from_value(json!({ capability: {} })).unwrap_or_default()
@@ -407,7 +411,7 @@ pub(crate) fn log_from_server(params: mcp::LoggingMessageNotificationParam) -> (
 pub(crate) fn want_from_elicitation(request: &mcp::ElicitRequestParams) -> Option<QuestionKind> {
     match request {
         mcp::ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
-            Some(QuestionKind::Person {
+            Some(QuestionKind::Elicitation {
                 message: escape_invisible(message).into_owned(),
                 schema: serde_json::to_value(requested_schema).ok()?,
             })
@@ -423,9 +427,9 @@ pub(crate) fn want_from_sampling(
     match serde_json::to_value(params) {
         Ok(Value::Object(mut request)) => {
             request.remove("_meta");
-            Ok(QuestionKind::Model(request))
+            Ok(QuestionKind::Sampling(request))
         }
-        _ => Err(QuestionError::Unaskable),
+        _ => Err(QuestionError::UnsupportedSchema),
     }
 }
 
@@ -445,23 +449,23 @@ pub(crate) async fn input_response(
     request: InputRequest,
     call: &Call,
 ) -> Result<Value, QuestionError> {
-    let ask = |want| call.ask(Question { key: Some(key.to_owned()), want });
+    let ask = |want| call.ask(Question { key: Some(key.to_owned()), kind: want });
     match request {
         InputRequest::Elicitation(request) => {
             let answer = match want_from_elicitation(&request.params) {
                 Some(want) => ask(want).await,
                 None => Err(QuestionError::Declined),
             };
-            if let Err(QuestionError::Unable) = answer {
-                return Err(QuestionError::Unable);
+            if let Err(QuestionError::Unsupported) = answer {
+                return Err(QuestionError::Unsupported);
             }
-            serde_json::to_value(elicit_result(answer)).map_err(|_| QuestionError::Unfit)
+            serde_json::to_value(elicit_result(answer)).map_err(|_| QuestionError::InvalidAnswer)
         }
         InputRequest::CreateMessage(request) => ask(want_from_sampling(&request.params)?).await,
         InputRequest::ListRoots(_) => {
             Ok(json!({ "roots": ask(QuestionKind::Roots).await.unwrap_or_else(|_| json!([])) }))
         }
-        _ => Err(QuestionError::Unaskable),
+        _ => Err(QuestionError::UnsupportedSchema),
     }
 }
 
@@ -474,10 +478,10 @@ mod tests {
         let form = |bytes: usize| {
             let field = json!({"type": "string", "description": "x".repeat(bytes)});
             let schema = json!({"type": "object", "properties": {"name": field}});
-            QuestionKind::Person { message: "Who?".to_owned(), schema }
+            QuestionKind::Elicitation { message: "Who?".to_owned(), schema }
         };
         assert!(input_request(&form(FORM_BYTES_MAX / 2)).is_ok());
-        assert!(matches!(input_request(&form(FORM_BYTES_MAX)), Err(QuestionError::Unaskable)));
+        assert!(matches!(input_request(&form(FORM_BYTES_MAX)), Err(QuestionError::UnsupportedSchema)));
     }
 
     #[test]

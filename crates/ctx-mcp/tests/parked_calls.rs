@@ -174,7 +174,7 @@ async fn parked_calls_are_bounded_and_others_are_not_affected() {
 async fn stopping_cancels_parked_calls() {
     let fixture = fixture();
     park(&fixture, greet()).await;
-    with_timeout("the end of the calls", fixture.server.drained(Duration::MAX)).await;
+    with_timeout("the end of the calls", fixture.server.drain(Duration::MAX)).await;
     fixture.assert_next_run_cancelled("greet").await;
 }
 
@@ -219,7 +219,7 @@ async fn sampling_and_roots_work_like_elicitation() {
 async fn a_call_that_reports_without_pause_still_sends_its_elicitation() {
     let talkative = tool_with_body("talk", |call| {
         Box::pin(async move {
-            let question = Question { key: Some("who".to_owned()), want: elicitation() };
+            let question = Question { key: Some("who".to_owned()), kind: elicitation() };
             let mut answer = std::pin::pin!(call.ask(question));
             let mut done = 0.0;
             loop {

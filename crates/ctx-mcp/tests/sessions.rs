@@ -86,7 +86,7 @@ async fn abandoned_calls_do_not_block_the_shutdown() {
     drop(session.call(1, "wait", json!({})).await);
     gate.wait_for_call().await;
     fixture.stopping.cancel();
-    with_timeout("the end of the calls", fixture.server.drained(Duration::from_millis(10))).await;
+    with_timeout("the end of the calls", fixture.server.drain(Duration::from_millis(10))).await;
     fixture.assert_next_run_cancelled("wait").await;
 }
 
@@ -204,7 +204,7 @@ async fn sampling_and_roots_work_like_elicitation() {
 #[tokio::test]
 async fn an_elicitation_is_cancelled_with_its_call() {
     let fixture = ServerFixture::with([
-        question_tool("greet", elicitation()).bound(Duration::from_millis(1)),
+        question_tool("greet", elicitation()).with_timeout(Duration::from_millis(1)),
         echo("echo"),
     ]);
     let session = TestSession::begin(&fixture, json!({"elicitation": {}})).await;

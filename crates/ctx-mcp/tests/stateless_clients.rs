@@ -12,7 +12,7 @@ async fn the_call_of_a_client_that_leaves_is_cancelled() {
     let gate = CallGate::new();
     let fixture = ServerFixture::with([gate.tool("wait"), echo("echo")]);
     {
-        let answer = fixture.server.answer(call("wait", json!({})).into_http());
+        let answer = fixture.server.handle_http(call("wait", json!({})).into_http());
         tokio::select! {
             _ = answer => panic!("nobody has opened the gate"),
             () = gate.wait_for_call() => {}

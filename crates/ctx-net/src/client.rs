@@ -201,8 +201,8 @@ impl Client {
         let mut chain = RedirectChain::new(request, reach);
         loop {
             let response = self.send(chain.request(), chain.reach()).await?;
-            match response.redirect() {
-                Ok(Some(to)) if chain.followed() < redirects_max && may_follow(&response, &to) => {
+            match response.redirect_target() {
+                Ok(Some(to)) if chain.redirect_count() < redirects_max && may_follow(&response, &to) => {
                     chain.follow(&response, to, crate::CrossOriginHeaders::DropSecrets);
                 }
                 _ => return Ok(response),
@@ -226,7 +226,7 @@ impl Client {
         if let Some(pool) = slot.get() {
             return Ok(pool);
         }
-        let reach = AddressPolicy::of_referrer(scope);
+        let reach = AddressPolicy::for_referrer(scope);
         let pool = Pool::new(options, needs_certificates, reach, self.0.known_host)?;
         Ok(slot.get_or_init(|| pool))
     }
@@ -243,7 +243,7 @@ impl Pool {
         let resolver = match &options.proxy {
             Proxy::None => CheckedResolver::new(reach),
             Proxy::Environment => CheckedResolver::for_added_hosts(reach),
-            Proxy::Fixed(_) => CheckedResolver::new(AddressPolicy::OWN),
+            Proxy::Fixed(_) => CheckedResolver::new(AddressPolicy::TRUSTED),
         };
         let resolver = resolver.with_known_host(known_host);
         let mut builder = reqwest::Client::builder()

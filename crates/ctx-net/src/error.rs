@@ -64,7 +64,7 @@ impl NetError {
     }
 
     /// The refused address, if that is why the request failed.
-    pub fn forbidden(&self) -> Option<ForbiddenTarget> {
+    pub fn forbidden_target(&self) -> Option<ForbiddenTarget> {
         match &self.0 {
             ErrorCause::Host(HostError::Forbidden(address)) => {
                 Some(ForbiddenTarget { address: *address, is_resolved: false })

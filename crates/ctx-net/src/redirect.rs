@@ -51,12 +51,12 @@ impl RedirectChain {
     }
 
     /// Number of redirects followed.
-    pub fn followed(&self) -> usize {
+    pub fn redirect_count(&self) -> usize {
         self.followed
     }
 
     /// Whether all redirects stayed on the origin of the first request, so that its credentials may still be sent.
-    pub fn is_home(&self) -> bool {
+    pub fn is_same_origin(&self) -> bool {
         self.is_home
     }
 
@@ -79,7 +79,7 @@ impl RedirectChain {
 impl Response {
     /// The target of a redirect response, without credentials that are not those of the request; `None` if it is no
     /// redirect.
-    pub fn redirect(&self) -> Result<Option<Url>, UnreadableLocation> {
+    pub fn redirect_target(&self) -> Result<Option<Url>, UnreadableLocation> {
         redirect_target(self.url(), self.status(), self.headers())
     }
 }

@@ -60,14 +60,14 @@ impl Request {
     }
 
     /// Method and URL for messages, without parts that may hold secrets: `GET https://api.example/pets`.
-    pub fn shown(&self) -> String {
+    pub fn describe(&self) -> String {
         format!("{} {}", self.method, display_url(&self.url))
     }
 }
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown())
+        f.write_str(&self.describe())
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_request_is_shown_without_what_may_be_secret() {
         let request = Request::parse(Method::GET, "https://me:hunter2@a.example/b?key=hunter2#c").unwrap();
-        assert_eq!(request.shown(), "GET https://a.example/b");
+        assert_eq!(request.describe(), "GET https://a.example/b");
         assert_eq!(format!("{request:?}"), "GET https://a.example/b");
         assert_eq!(display_url(&Url::parse("data:text/plain,x?y").unwrap()), "data:text/plain,x");
     }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn what_cannot_be_sent_is_an_error() {
         let error = Request::parse(Method::GET, "/relative").unwrap_err();
-        assert_eq!(ctx_core::chain(&error), "builder error: relative URL without a base");
+        assert_eq!(ctx_core::error_chain(&error), "builder error: relative URL without a base");
         let request = Request::parse(Method::GET, "https://a.example").unwrap();
         assert!(request.clone().bearer("a\nb").is_err());
         assert!(request.bearer("token").unwrap().headers[AUTHORIZATION].is_sensitive());

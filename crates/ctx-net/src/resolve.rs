@@ -45,7 +45,7 @@ fn allowed_addresses(
     addresses: impl IntoIterator<Item = SocketAddr>,
     reach: AddressPolicy,
 ) -> Result<Vec<SocketAddr>, ResolveError> {
-    reach.reachable(addresses).map_err(|address| ResolveError::Forbidden(ForbiddenHost(address)))
+    reach.filter_allowed(addresses).map_err(|address| ResolveError::Forbidden(ForbiddenHost(address)))
 }
 
 /// The network scope of a URL's host: that of its farthest address, or the internet if it does not resolve, as behind a
@@ -93,7 +93,7 @@ impl CheckedResolver {
 
     /// Adds a host that the policy applies to.
     pub(crate) fn add(&self, host: &str) -> Result<(), HostError> {
-        let Some(policy_hosts) = self.policy_hosts.as_ref().filter(|_| self.reach != AddressPolicy::OWN)
+        let Some(policy_hosts) = self.policy_hosts.as_ref().filter(|_| self.reach != AddressPolicy::TRUSTED)
         else {
             return Ok(());
         };
@@ -110,7 +110,7 @@ impl CheckedResolver {
             Some(policy_hosts)
                 if !policy_hosts.lock().unwrap_or_else(PoisonError::into_inner).contains(name) =>
             {
-                AddressPolicy::OWN
+                AddressPolicy::TRUSTED
             }
             _ => self.reach,
         }
@@ -159,7 +159,7 @@ mod tests {
             "100.100.100.200",
         ];
         for resolver in [
-            CheckedResolver::new(AddressPolicy::OWN),
+            CheckedResolver::new(AddressPolicy::TRUSTED),
             CheckedResolver::for_added_hosts(AddressPolicy::INTERNET),
         ] {
             for name in names {

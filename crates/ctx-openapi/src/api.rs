@@ -138,7 +138,7 @@ fn tool_spec(index: usize, title: Option<String>, text: String, of: &Arc<Descrip
     // Built on demand from the shared description: thousands of operations refer to the same definitions.
     let on_demand = |build: fn(&Description, &Operation, usize) -> Value| {
         let of = of.clone();
-        Schema::made(move |definitions_max| {
+        Schema::lazy(move |definitions_max| {
             of.operations.get(index).map_or(Value::Null, |operation| build(&of, operation, definitions_max))
         })
     };
@@ -184,7 +184,7 @@ impl SharedApi {
         let (settings, address) = (&self.settings, self.address.as_ref());
         let url = base_url(settings.base_url.as_deref(), operation, address.map(|address| &address.url))?;
         let described_reach =
-            address.map_or(AddressPolicy::OWN, |address| AddressPolicy::of_referrer(address.scope));
+            address.map_or(AddressPolicy::TRUSTED, |address| AddressPolicy::for_referrer(address.scope));
         let host = url.host_str().unwrap_or_default();
         let reach = match (&settings.base_url, &settings.spec, address) {
             (Some(_), _, _) => configured_reach(host),
@@ -216,14 +216,14 @@ impl SharedApi {
         let available = caller_credentials.unwrap_or(&self.settings.credentials);
         let credentials =
             auth::choose(operation, &self.description.schemes, self.declares_no_security, available)?;
-        let (shown, url) = (request.shown(), request.url.clone());
+        let (shown, url) = (request.describe(), request.url.clone());
         let time_left = call.map_or(Duration::MAX, Call::time_left).min(self.settings.limits.call);
         let credentials = RequestCredentials { credentials, is_from_caller: caller_credentials.is_some() };
         let ApiResponse { response, redactor, retry_after } =
             self.client.send(request, credentials, &base, time_left).await?;
         let (headers, redactor) = (response.headers.clone(), &redactor);
         let mut output = response.into_output(&shown, redactor, call).map_err(|error| match retry_after {
-            Some(delay) => error.retry_after(delay),
+            Some(delay) => error.with_retry_after(delay),
             None => error,
         })?;
         let (url, headers, body) = (&url, &headers, &output.value);

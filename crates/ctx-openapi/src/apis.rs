@@ -72,16 +72,16 @@ pub struct ApiStatus {
     /// Operations that cannot be called, and why.
     pub skipped: Vec<(String, String)>,
     /// Number of functions whose credentials are not configured, and the error message of the first.
-    pub locked: Option<(usize, String)>,
+    pub missing_credentials: Option<(usize, String)>,
     /// Why the base URL is unknown, if it is.
-    pub unplaced: Option<String>,
+    pub base_url_error: Option<String>,
 }
 
 /// Load state of a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiState {
     /// Loading for the first time.
-    Reading,
+    Loading,
     /// Loaded; stays so when a later reload fails.
     Ready,
     /// Could not be loaded, with the reason.
@@ -152,7 +152,7 @@ impl Apis {
     }
 
     /// Waits until every description is loaded or has failed to load.
-    pub async fn known(&self) {
+    pub async fn wait_until_loaded(&self) {
         for loader in self.all() {
             loader.wait_until_loaded().await;
         }
@@ -167,7 +167,7 @@ impl Apis {
     }
 
     /// The status of each API.
-    pub fn states(&self) -> Vec<ApiStatus> {
+    pub fn statuses(&self) -> Vec<ApiStatus> {
         self.all().iter().map(|loader| loader.status()).collect()
     }
 }
@@ -314,7 +314,7 @@ impl ApiLoader {
         let state = match (&api, failure) {
             (Some(_), _) => ApiState::Ready,
             (None, Some(reason)) => ApiState::Failed(reason),
-            (None, None) => ApiState::Reading,
+            (None, None) => ApiState::Loading,
         };
         let api = api.as_ref();
         let skipped = api.map(|api| api.skipped()).unwrap_or_default();
@@ -325,8 +325,8 @@ impl ApiLoader {
             title: api.map(|api| api.title().to_owned()).filter(|title| !title.is_empty()),
             functions: api.map_or(0, |api| api.operation_count()),
             skipped: skipped.iter().map(|skipped| (skipped.name.clone(), skipped.reason.clone())).collect(),
-            locked: api.and_then(|api| api.missing_credentials()),
-            unplaced: api.and_then(|api| api.base_url_error()),
+            missing_credentials: api.and_then(|api| api.missing_credentials()),
+            base_url_error: api.and_then(|api| api.base_url_error()),
         }
     }
 }
@@ -360,7 +360,7 @@ impl Provider for ApiProvider {
         }
     }
 
-    async fn settle(&self) {
+    async fn wait_until_known(&self) {
         self.0.wait_until_loaded().await;
     }
 

@@ -22,7 +22,7 @@ pub enum Spec {
 
 impl Spec {
     /// Parses a URL, or a path that may be relative to `folder`.
-    pub fn read(text: &str, folder: &Path) -> Result<Self, ApiError> {
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, ApiError> {
         if !text.starts_with("http://") && !text.starts_with("https://") {
             return Ok(Self::File(folder.join(text)));
         }
@@ -64,7 +64,7 @@ pub struct ApiSettings {
     /// Credentials for the API.
     pub credentials: Credentials,
     /// Whether callers may send their own credentials in place of these (`request_auth`).
-    pub takes_credentials: bool,
+    pub accepts_caller_credentials: bool,
     /// Headers added to every request.
     pub headers: Vec<(String, Secret)>,
     /// URL of the proxy for all requests.
@@ -87,7 +87,7 @@ impl ApiSettings {
             operations: Selection::default(),
             frozen: BTreeMap::new(),
             credentials: Credentials::default(),
-            takes_credentials: false,
+            accepts_caller_credentials: false,
             headers: Vec::new(),
             proxy: None,
             rate_limit: None,

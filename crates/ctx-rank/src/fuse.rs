@@ -15,7 +15,7 @@ const SECOND_CHUNK_WEIGHT: f64 = 0.3;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScorePair {
     /// The chunk.
-    pub place: ChunkPosition,
+    pub chunk: ChunkPosition,
     /// Keyword score: how well the words match.
     pub keyword: f32,
     /// Vector score: how near the meaning is. `None` while the chunk has no vector.
@@ -59,7 +59,7 @@ pub fn fuse(pairs: &[ScorePair], alphas: &[f64]) -> Vec<FusedDocument> {
             _ => 0.0,
         };
         let score = (1.0 - alpha) * keyword.z_score(pair.keyword) + alpha * vector_score;
-        documents.entry(pair.place.0).or_default().push((score, pair));
+        documents.entry(pair.chunk.0).or_default().push((score, pair));
     }
     documents.into_values().filter_map(fuse_document).collect()
 }
@@ -67,11 +67,11 @@ pub fn fuse(pairs: &[ScorePair], alphas: &[f64]) -> Vec<FusedDocument> {
 /// Scores a document by its best chunk, and a little by the second best: a document on the topic of the query matches
 /// more than once.
 fn fuse_document(mut chunks: Vec<(f64, &ScorePair)>) -> Option<FusedDocument> {
-    chunks.sort_by(|(a_score, a), (b_score, b)| b_score.total_cmp(a_score).then(a.place.cmp(&b.place)));
+    chunks.sort_by(|(a_score, a), (b_score, b)| b_score.total_cmp(a_score).then(a.chunk.cmp(&b.chunk)));
     let (best, pair) = *chunks.first()?;
     let second = chunks.get(1).map_or(0.0, |(score, _)| *score);
     Some(FusedDocument {
-        place: pair.place,
+        place: pair.chunk,
         keyword: pair.keyword,
         vector: pair.vector,
         group: pair.group,
@@ -105,7 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn pair(document: u64, chunk: u64, keyword: f32, vector: f32) -> ScorePair {
-        ScorePair { place: (document, chunk), keyword, vector: Some(vector), group: 0 }
+        ScorePair { chunk: (document, chunk), keyword, vector: Some(vector), group: 0 }
     }
 
     fn ranking(pairs: &[ScorePair], alpha: f64) -> Vec<u64> {

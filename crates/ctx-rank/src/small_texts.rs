@@ -54,7 +54,7 @@ pub struct SmallText<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its description; the first paragraph weighs most.
-    pub about: &'a str,
+    pub description: &'a str,
     /// Further words by which it can be found.
     pub detail: &'a str,
 }
@@ -62,7 +62,7 @@ pub struct SmallText<'a> {
 impl<'a> SmallText<'a> {
     /// The first paragraph of the description, and the rest.
     fn lead(&self) -> (&'a str, &'a str) {
-        let about = self.about.trim();
+        let about = self.description.trim();
         let end = about.find("\n\n").unwrap_or(about.len()).min(LEAD_BYTES_MAX);
         about.split_at(about.floor_char_boundary(end))
     }
@@ -166,7 +166,7 @@ impl SmallTextIndex {
         let pairs: Vec<ScorePair> = candidates
             .into_iter()
             .map(|text| ScorePair {
-                place: (text as u64, 0),
+                chunk: (text as u64, 0),
                 keyword: keyword_scores.get(text).copied().unwrap_or_default(),
                 vector: vector_scores.get(text).copied(),
                 group: 0,
@@ -310,7 +310,7 @@ mod tests {
     ];
 
     const fn small(name: &'static str, about: &'static str, detail: &'static str) -> SmallText<'static> {
-        SmallText { name, about, detail }
+        SmallText { name, description: about, detail }
     }
 
     fn best(query: &str) -> Vec<&'static str> {

@@ -86,7 +86,7 @@ impl FilePosition {
 
 impl SourceFile {
     /// Its position in the list.
-    pub fn place(&self) -> FilePosition {
+    pub fn position(&self) -> FilePosition {
         FilePosition { source_id: self.source_id.clone(), id: self.id }
     }
 }

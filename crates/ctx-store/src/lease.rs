@@ -11,7 +11,7 @@ pub enum Lease {
     Sync(SourceName),
     /// Computing or removing vectors. One lease for all models, because whoever computes the vectors of one model also
     /// removes those of models that are no longer used.
-    Fill,
+    Embedding,
     /// Writing the keyword index.
     Index,
 }

@@ -38,7 +38,7 @@ pub trait State: RunLog {
     fn definitions(&self, server: &DefinitionKey<'_>) -> Result<Option<ServerDefinitions>, StoreError>;
 
     /// Records the definitions that a server sent; the first ones are also accepted. Returns the updated record.
-    fn see_definitions(
+    fn record_definitions(
         &self,
         server: &DefinitionKey<'_>,
         seen: &str,
@@ -48,7 +48,7 @@ pub trait State: RunLog {
     fn accept_definitions(&self, server: &DefinitionKey<'_>, accepted: &str) -> Result<bool, StoreError>;
 
     /// Replaces the accepted definitions if they still equal `before` (compare and swap); returns whether they did.
-    fn extend_definitions(
+    fn replace_accepted_if(
         &self,
         server: &DefinitionKey<'_>,
         before: &str,
@@ -84,7 +84,7 @@ pub struct DefinitionKey<'a> {
     /// Its name in the configuration.
     pub name: &'a str,
     /// Its URL or command. A server of the same name with another one has a record of its own.
-    pub reach: &'a str,
+    pub address: &'a str,
 }
 
 /// The recorded tool definitions of a server, as text that only the caller interprets.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// indexes are not part of the store; they follow the change feed.
 pub trait Store: DocumentStore + ChangeFeed + VectorStore + Send + Sync {
     /// The identity of this store.
-    fn about(&self) -> &StoreIdentity;
+    fn identity(&self) -> &StoreIdentity;
 
     /// Whether the store is currently writable.
     fn writable(&self) -> bool;

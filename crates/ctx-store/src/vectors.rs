@@ -92,9 +92,9 @@ pub struct NewVectors {
     /// Hash of each chunk's text; stored vectors of the same text are kept.
     pub hashes: Vec<TextHash>,
     /// New vectors, and the model that computed them.
-    pub made: Option<(ModelKey, Vec<NewVector>)>,
+    pub computed: Option<(ModelKey, Vec<NewVector>)>,
     /// The model whose vectors the document must have, all of them, to be marked as complete.
-    pub wanted: Option<ModelKey>,
+    pub required_model: Option<ModelKey>,
 }
 
 /// A query for documents that lack vectors of a model.
@@ -103,7 +103,7 @@ pub struct PendingQuery {
     /// The model.
     pub model: ModelKey,
     /// Whether to trust the marks of complete documents; otherwise the vectors of each document are counted.
-    pub marked: bool,
+    pub trusts_marks: bool,
     /// Only documents with a higher key than this.
     pub after: DocumentKey,
     /// Maximum number of documents.

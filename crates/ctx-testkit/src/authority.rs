@@ -1,7 +1,7 @@
 //! A fake OAuth authorization server with the parts that a resource server uses: metadata, keys (JWKS), and signed
 //! access tokens.
 
-use crate::{MockWebServer, RecordedRequest, reply};
+use crate::{MockWebServer, RecordedRequest, http_response};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
@@ -53,7 +53,7 @@ impl SigningKey {
     }
 
     /// The public key as a JWK.
-    pub fn published(&self) -> Value {
+    pub fn public_jwk(&self) -> Value {
         let mut key = match &self.pair {
             SigningKeyPair::Rsa(pair) => {
                 let public = RsaPublicKeyComponents::<Vec<u8>>::from(pair.public());
@@ -76,11 +76,11 @@ impl SigningKey {
 
     /// A signed token with these claims.
     pub fn sign(&self, claims: &Value) -> String {
-        self.sign_under(&json!({"alg": self.algorithm, "kid": self.id, "typ": "at+jwt"}), claims)
+        self.sign_with_header(&json!({"alg": self.algorithm, "kid": self.id, "typ": "at+jwt"}), claims)
     }
 
     /// A signed token with this header and these claims.
-    pub fn sign_under(&self, header: &Value, claims: &Value) -> String {
+    pub fn sign_with_header(&self, header: &Value, claims: &Value) -> String {
         let message = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
         let signature = self.signature(message.as_bytes());
         format!("{message}.{}", encode(signature))
@@ -108,10 +108,10 @@ impl SigningKey {
     }
 
     /// A forged token for an algorithm confusion attack: HS256 with the public key as the shared secret.
-    pub fn sign_by_public_key(&self, claims: &Value) -> String {
+    pub fn sign_hs256_with_public_key(&self, claims: &Value) -> String {
         let header = json!({"alg": "HS256", "kid": self.id, "typ": "at+jwt"});
         let message = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
-        let published = self.published();
+        let published = self.public_jwk();
         let secret = published["n"].as_str().or(published["x"].as_str()).unwrap();
         let secret = URL_SAFE_NO_PAD.decode(secret).unwrap();
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
@@ -120,7 +120,7 @@ impl SigningKey {
 }
 
 /// Claims of a valid token of `issuer` for `audience`: for the user `ada`, for an hour, without scopes.
-pub fn good_claims(issuer: &str, audience: &str) -> Value {
+pub fn valid_claims(issuer: &str, audience: &str) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     json!({"iss": issuer, "aud": audience, "sub": "ada", "iat": now, "exp": now + 3600, "client_id": "test"})
 }
@@ -166,30 +166,30 @@ impl AuthorizationServer {
 
     /// Publishes these keys from now on, and no others.
     pub fn publish(&self, keys: &[&SigningKey]) {
-        self.answer_with(jwks_response(keys));
+        self.set_jwks_response(jwks_response(keys));
     }
 
     /// Answers requests for the keys with this response from now on.
-    pub fn answer_with(&self, reply: Vec<u8>) {
+    pub fn set_jwks_response(&self, reply: Vec<u8>) {
         *self.state.keys.lock().unwrap() = reply;
     }
 
     /// Delays the responses to requests for the keys while `is_held` is true.
-    pub fn hold(&self, is_held: bool) {
+    pub fn hold_responses(&self, is_held: bool) {
         *self.state.is_held.lock().unwrap() = is_held;
         self.state.changed.notify_all();
     }
 
     /// Number of requests for the keys.
-    pub fn times_asked(&self) -> usize {
+    pub fn jwks_request_count(&self) -> usize {
         let is_for_keys = |request: &&RecordedRequest| request.target() == format!("GET {KEYS_PATH}");
-        self.web.asked().iter().filter(is_for_keys).count()
+        self.web.requests().iter().filter(is_for_keys).count()
     }
 }
 
 impl Drop for AuthorizationServer {
     fn drop(&mut self) {
-        self.hold(false);
+        self.hold_responses(false);
     }
 }
 
@@ -199,19 +199,19 @@ impl AuthorizationServerState {
         match request.target() {
             "GET /.well-known/oauth-authorization-server" => {
                 let metadata = json!({"issuer": origin, "jwks_uri": format!("{origin}{KEYS_PATH}")});
-                reply(200, &metadata.to_string())
+                http_response(200, &metadata.to_string())
             }
             target if target == format!("GET {KEYS_PATH}") => {
                 let is_held = self.is_held.lock().unwrap();
                 drop(self.changed.wait_while(is_held, |is_held| *is_held).unwrap());
                 self.keys.lock().unwrap().clone()
             }
-            _ => reply(404, ""),
+            _ => http_response(404, ""),
         }
     }
 }
 
 fn jwks_response(keys: &[&SigningKey]) -> Vec<u8> {
-    let keys: Vec<Value> = keys.iter().map(|key| key.published()).collect();
-    reply(200, &json!({ "keys": keys }).to_string())
+    let keys: Vec<Value> = keys.iter().map(|key| key.public_jwk()).collect();
+    http_response(200, &json!({ "keys": keys }).to_string())
 }

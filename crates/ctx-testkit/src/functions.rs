@@ -30,7 +30,7 @@ pub struct SearchQuestion {
     /// The question in a user's words.
     pub question: String,
     /// The full names of the right functions; several if they are interchangeable.
-    pub right: Vec<String>,
+    pub expected_functions: Vec<String>,
     /// Whether the question belongs to the held-out set, which is never used for tuning.
     pub held_out: bool,
 }
@@ -42,7 +42,7 @@ pub fn questions() -> Vec<SearchQuestion> {
         let right = line["right"].as_array().expect("functions").iter();
         SearchQuestion {
             question: line["question"].as_str().expect("a question").to_owned(),
-            right: right.map(|name| name.as_str().expect("a name").to_owned()).collect(),
+            expected_functions: right.map(|name| name.as_str().expect("a name").to_owned()).collect(),
             held_out: line["held_out"] == true,
         }
     };

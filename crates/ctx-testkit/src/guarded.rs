@@ -1,7 +1,7 @@
 //! A fake MCP server that requires OAuth sign-in, and its authorization server, in one process.
 
 use crate::process::DEADLINE;
-use crate::{MockWebServer, RecordedRequest, reply, reply_with};
+use crate::{MockWebServer, RecordedRequest, http_response, http_response_with};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::digest::{SHA256, digest};
@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A marker in every secret of the server (codes, tokens, client secret), by which tests find leaks.
-pub const GUARDED_SECRET: &str = "s3cret";
+pub const OAUTH_SECRET: &str = "s3cret";
 const REDIRECTS_MAX: usize = 5;
 
 /// A server with the tools `read` and `write`. Every call needs an access token; `write` also needs the scope `write`.
@@ -54,30 +54,30 @@ impl OAuthMcpServer {
     }
 
     /// Revokes all access tokens; the refresh token stays valid.
-    pub fn end_tokens(&self) {
+    pub fn revoke_access_tokens(&self) {
         self.state().access_tokens.clear();
     }
 
     /// Revokes all access tokens and the refresh token.
-    pub fn end_logins(&self) {
+    pub fn revoke_all_tokens(&self) {
         let mut state = self.state();
         state.access_tokens.clear();
         state.refresh_token = None;
     }
 
     /// Number of token refreshes.
-    pub fn times_renewed(&self) -> usize {
+    pub fn refresh_count(&self) -> usize {
         self.state().refreshes
     }
 
     /// Number of logins.
-    pub fn times_logged_in(&self) -> usize {
+    pub fn login_count(&self) -> usize {
         self.state().logins
     }
 
     /// The requests so far.
-    pub fn asked(&self) -> Vec<RecordedRequest> {
-        self.web.asked()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.web.requests()
     }
 }
 
@@ -85,7 +85,7 @@ impl GuardedServerState {
     fn respond(&mut self, request: &RecordedRequest) -> Vec<u8> {
         let origin = format!("http://{}", request.header("host").unwrap_or_default());
         let json = |status, body: Value| {
-            reply_with(status, &[("Content-Type", "application/json")], &body.to_string())
+            http_response_with(status, &[("Content-Type", "application/json")], &body.to_string())
         };
         match request.target().split('?').next().unwrap_or_default() {
             "GET /.well-known/oauth-protected-resource/mcp" => {
@@ -105,23 +105,23 @@ impl GuardedServerState {
             ),
             "POST /register" => json(
                 201,
-                json!({ "client_id": "registered", "client_secret": format!("client-{GUARDED_SECRET}") }),
+                json!({ "client_id": "registered", "client_secret": format!("client-{OAUTH_SECRET}") }),
             ),
             "GET /authorize" => {
                 self.logins += 1;
                 let field = |name: &str| request.parameter(name).unwrap_or_default().to_owned();
-                let code = format!("code-{}-{GUARDED_SECRET}", self.logins);
+                let code = format!("code-{}-{OAUTH_SECRET}", self.logins);
                 self.codes.insert(code.clone(), (field("code_challenge"), percent_decode(&field("scope"))));
                 let back = percent_decode(&field("redirect_uri"));
                 let to = format!("{back}?code={code}&state={}&iss={origin}", field("state"));
-                reply_with(302, &[("Location", &to)], "")
+                http_response_with(302, &[("Location", &to)], "")
             }
             "POST /token" => match self.issue_tokens(request) {
                 Some(tokens) => json(200, tokens),
                 None => json(400, json!({ "error": "invalid_grant" })),
             },
             "POST /mcp" => self.call_mcp(request, &origin),
-            _ => reply(404, ""),
+            _ => http_response(404, ""),
         }
     }
 
@@ -132,7 +132,7 @@ impl GuardedServerState {
             let mut pairs = body.split('&').filter_map(|pair| pair.split_once('='));
             pairs.find(|(key, _)| *key == name).map(|(_, value)| percent_decode(value))
         };
-        let user = STANDARD.encode(format!("registered:client-{GUARDED_SECRET}"));
+        let user = STANDARD.encode(format!("registered:client-{OAUTH_SECRET}"));
         if request.header("authorization") != Some(&format!("Basic {user}")) {
             return None;
         }
@@ -151,8 +151,8 @@ impl GuardedServerState {
             }
         };
         self.issued += 1;
-        let access_token = format!("access-{}-{GUARDED_SECRET}", self.issued);
-        let refresh_token = format!("refresh-{}-{GUARDED_SECRET}", self.issued);
+        let access_token = format!("access-{}-{OAUTH_SECRET}", self.issued);
+        let refresh_token = format!("refresh-{}-{OAUTH_SECRET}", self.issued);
         self.access_tokens.insert(access_token.clone(), scopes.clone());
         self.refresh_token = Some((refresh_token.clone(), scopes));
         Some(json!({
@@ -166,12 +166,12 @@ impl GuardedServerState {
         let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         let Some(scopes) = token.and_then(|token| self.access_tokens.get(token)) else {
             let header = format!("Bearer scope=\"read\", {resource_metadata}");
-            return reply_with(401, &[("WWW-Authenticate", &header)], "");
+            return http_response_with(401, &[("WWW-Authenticate", &header)], "");
         };
         let message = request.json();
         let respond = |field: &str, value: Value| {
             let body = json!({ "jsonrpc": "2.0", "id": message["id"], field: value });
-            reply_with(200, &[("Content-Type", "application/json")], &body.to_string())
+            http_response_with(200, &[("Content-Type", "application/json")], &body.to_string())
         };
         let schema = json!({ "type": "object" });
         match (message["method"].as_str().unwrap(), message["params"]["name"].as_str()) {
@@ -191,7 +191,7 @@ impl GuardedServerState {
             ("tools/call", Some("write")) if !scopes.split(' ').any(|scope| scope == "write") => {
                 let header =
                     format!("Bearer error=\"insufficient_scope\", scope=\"write\", {resource_metadata}");
-                reply_with(403, &[("WWW-Authenticate", &header)], "")
+                http_response_with(403, &[("WWW-Authenticate", &header)], "")
             }
             ("tools/call", Some(name)) => {
                 // Returns the token, as some servers do, so that tests can check that it is masked.
@@ -199,7 +199,7 @@ impl GuardedServerState {
                 respond("result", json!({ "content": [{ "type": "text", "text": text }] }))
             }
             ("server/discover", _) => respond("error", json!({ "code": -32601, "message": "what?" })),
-            _ => reply(202, ""),
+            _ => http_response(202, ""),
         }
     }
 }

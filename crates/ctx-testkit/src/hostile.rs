@@ -32,12 +32,12 @@ enum ExpectedResult {
 
 impl HostileScript {
     /// Whether it is expected to run into the time limit.
-    pub fn is_endless(&self) -> bool {
+    pub fn expects_timeout(&self) -> bool {
         matches!(&self.expect, ExpectedResult::Failures(kinds) if kinds.iter().any(|kind| kind == TIME))
     }
 
     /// Whether this result, a value or a kind of failure, is the expected one.
-    pub fn is_met_by(&self, result: Result<&Value, &str>) -> bool {
+    pub fn matches(&self, result: Result<&Value, &str>) -> bool {
         match (&self.expect, result) {
             (ExpectedResult::Any, _) => true,
             (ExpectedResult::Failures(kinds), Err(kind)) => kinds.iter().any(|expected| expected == kind),

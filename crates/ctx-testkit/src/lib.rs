@@ -12,10 +12,10 @@ mod canary;
 mod functions;
 mod guarded;
 mod hostile;
+mod http_response;
 mod outcome;
 mod pdf;
 mod process;
-mod reply;
 mod server;
 mod snapshot;
 mod tool;
@@ -23,21 +23,21 @@ mod user;
 mod web;
 mod workspace;
 
-pub use authority::{AuthorizationServer, SigningKey, good_claims};
+pub use authority::{AuthorizationServer, SigningKey, valid_claims};
 pub use canary::{CANARIES, CANARY_FORMS, CanaryForm, canary_leaks, canary_text};
 pub use functions::{
     OFFICIAL_SERVERS, SearchQuestion, github_description, luau_check, official_packages, official_server,
     questions, real_functions,
 };
-pub use guarded::{GUARDED_SECRET, OAuthMcpServer, browse};
+pub use guarded::{OAUTH_SECRET, OAuthMcpServer, browse};
 pub use hostile::{HostileScript, hostile_scripts};
+pub use http_response::HttpResponse;
 pub use outcome::CommandOutput;
 pub use pdf::{PDF_PAGES, pdf};
 pub use process::{DEADLINE, signal, wait_until};
-pub use reply::HttpResponse;
 pub use server::TestServer;
 pub use tool::{Arguments, TestTool, ToolFuture, echo, provider, tool};
-pub use web::{MockWebServer, RecordedRequest, reply, reply_with};
+pub use web::{MockWebServer, RecordedRequest, http_response, http_response_with};
 pub use workspace::TestWorkspace;
 
 #[doc(hidden)]

@@ -40,14 +40,14 @@ impl CommandOutput {
 
     /// Asserts that stderr contains `part`.
     #[track_caller]
-    pub fn says(self, part: &str) -> Self {
+    pub fn stderr_contains(self, part: &str) -> Self {
         assert!(self.stderr.contains(part), "`{part}` is missing from stderr:\n{}", self.stderr);
         self
     }
 
     /// Asserts that stdout contains `part`.
     #[track_caller]
-    pub fn answers(self, part: &str) -> Self {
+    pub fn stdout_contains(self, part: &str) -> Self {
         assert!(self.stdout.contains(part), "`{part}` is missing from stdout:\n{}", self.stdout);
         self
     }
@@ -61,7 +61,7 @@ impl CommandOutput {
 
     /// The `source_id` of every search result, best first.
     #[track_caller]
-    pub fn found(&self) -> Vec<String> {
-        crate::reply::result_ids(&self.json())
+    pub fn found_ids(&self) -> Vec<String> {
+        crate::http_response::result_ids(&self.json())
     }
 }

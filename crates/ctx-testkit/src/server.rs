@@ -78,13 +78,19 @@ impl TestServer {
     #[track_caller]
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpResponse {
         let mut stream = self.connect();
-        stream.write_all(self.head(method, path, headers, body.len()).as_bytes()).unwrap();
+        stream.write_all(self.request_head(method, path, headers, body.len()).as_bytes()).unwrap();
         stream.write_all(body).unwrap();
         HttpResponse::read(&stream)
     }
 
     /// The request line and headers of a request.
-    pub fn head(&self, method: &str, path: &str, headers: &[(&str, &str)], body_bytes: usize) -> String {
+    pub fn request_head(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body_bytes: usize,
+    ) -> String {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {body_bytes}\r\n\

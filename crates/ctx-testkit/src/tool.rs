@@ -77,7 +77,7 @@ impl TestTool {
 
     /// Sets its timeout.
     #[must_use]
-    pub fn bound(self, timeout: Duration) -> Self {
+    pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 

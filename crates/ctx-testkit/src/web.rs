@@ -91,7 +91,7 @@ impl MockWebServer {
     }
 
     /// The requests so far.
-    pub fn asked(&self) -> Vec<RecordedRequest> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.requests.lock().unwrap().clone()
     }
 }
@@ -129,12 +129,12 @@ fn read_request(stream: &mut TcpStream) -> Option<RecordedRequest> {
 }
 
 /// A response with this status and body.
-pub fn reply(status: u16, body: &str) -> Vec<u8> {
-    reply_with(status, &[], body)
+pub fn http_response(status: u16, body: &str) -> Vec<u8> {
+    http_response_with(status, &[], body)
 }
 
 /// A response with this status, headers and body.
-pub fn reply_with(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
+pub fn http_response_with(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!(
         "HTTP/1.1 {status} x\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",

@@ -41,11 +41,11 @@ impl TestWorkspace {
 
     /// A folder without a configuration.
     pub fn empty() -> Self {
-        Self::of(built_binary())
+        Self::with_binary(built_binary())
     }
 
     /// A folder without a configuration, in which `ctx` is this binary: another program built on the library.
-    pub fn of(binary: PathBuf) -> Self {
+    pub fn with_binary(binary: PathBuf) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // The path as the binary sees it, with symlinks resolved.
         let base = fs::canonicalize(folder.path()).unwrap();
@@ -66,12 +66,12 @@ impl TestWorkspace {
 
     /// A copy of a folder without its hidden files.
     pub fn copy_of(folder: &Path) -> Self {
-        Self::empty().copied(folder)
+        Self::empty().copy_from(folder)
     }
 
     /// Copies a folder, without its hidden files, into this workspace.
     #[must_use]
-    pub fn copied(self, folder: &Path) -> Self {
+    pub fn copy_from(self, folder: &Path) -> Self {
         copy_visible(folder, self.root());
         self
     }

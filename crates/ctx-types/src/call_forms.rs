@@ -42,7 +42,7 @@ impl Function {
         match (first_literal, second_literal) {
             (Literal::Unknown, None) => {}
             (Literal::Unknown, Some(second_literal)) => {
-                checker.check_value(&body_argument.of, second_literal, &mut second)
+                checker.check_value(&body_argument.luau_type, second_literal, &mut second)
             }
             (Literal::Table { fields, whole }, Some(Literal::Unknown)) => {
                 let fields =
@@ -51,27 +51,27 @@ impl Function {
             }
             (Literal::Table { .. }, Some(second_literal)) => {
                 checker.check_table(params, first_literal, &mut first);
-                checker.check_value(&body_argument.of, second_literal, &mut second);
+                checker.check_value(&body_argument.luau_type, second_literal, &mut second);
             }
             (Literal::Table { fields, whole }, None) => {
                 let literal = TableLiteral { fields, whole: *whole };
                 let is_empty = is_given && fields.is_empty() && params.fields.is_empty();
                 // An empty list as the body: there is no parameter to which the braces could belong.
                 if is_empty && body_argument.required && !body.has_fields {
-                    checker.check_value(&body_argument.of, first_literal, &mut first);
+                    checker.check_value(&body_argument.luau_type, first_literal, &mut first);
                 } else {
                     check_single_table(params, body, body_argument, &literal, checker, &mut first);
                 }
             }
             (_, None | Some(Literal::Unknown)) => {
                 checker.check_table(params, &nothing, &mut first);
-                checker.check_value(&body_argument.of, first_literal, &mut first);
+                checker.check_value(&body_argument.luau_type, first_literal, &mut first);
             }
             (_, Some(second_literal)) => {
-                first.add(MismatchKind::Wrong {
+                first.add(MismatchKind::WrongType {
                     expected: checker.describe_expected(&Type::Table(params.clone())),
                 });
-                checker.check_value(&body_argument.of, second_literal, &mut second);
+                checker.check_value(&body_argument.luau_type, second_literal, &mut second);
             }
         }
         let mut mismatches: Vec<TypeMismatch> =
@@ -111,7 +111,7 @@ fn check_single_table(
             let others = Literal::Table { fields: literal.matching_fields(|name| name != body.name), whole };
             checker.check_table(params, &others, collector);
             collector.path.push(PathStep::Field(body.name.clone()));
-            checker.check_value(&body_argument.of, value, collector);
+            checker.check_value(&body_argument.luau_type, value, collector);
             collector.path.pop();
         }
         None if body.has_fields => {
@@ -126,7 +126,7 @@ fn check_single_table(
             }
             let mut nested = MismatchCollector::default();
             let fields = Literal::Table { fields, whole: whole && !is_uncertain };
-            checker.check_value(&body_argument.of, &fields, &mut nested);
+            checker.check_value(&body_argument.luau_type, &fields, &mut nested);
             for TypeMismatch { path, problem, .. } in nested.into_mismatches(0) {
                 let problem = match (path.as_slice(), problem) {
                     // The name may be a misspelt parameter.

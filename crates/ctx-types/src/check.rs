@@ -75,7 +75,7 @@ pub enum MismatchKind {
         certain: bool,
     },
     /// It has the wrong type.
-    Wrong {
+    WrongType {
         /// The expected type, in Luau.
         expected: String,
     },
@@ -85,7 +85,7 @@ pub enum MismatchKind {
 
 impl TypeMismatch {
     /// The path as written in Luau: `filters.tags[1]`, counted from 1.
-    pub fn place(&self) -> String {
+    pub fn luau_path(&self) -> String {
         let mut text = String::new();
         for step in &self.path {
             text.push_str(&match step {
@@ -111,7 +111,7 @@ impl fmt::Display for MismatchKind {
             Self::Missing => f.write_str("is required and missing"),
             Self::Unknown { near: Some(near), .. } => write!(f, "is unknown (did you mean `{near}`?)"),
             Self::Unknown { near: None, .. } => f.write_str("is unknown"),
-            Self::Wrong { expected } => write!(f, "must be {expected}"),
+            Self::WrongType { expected } => write!(f, "must be {expected}"),
             Self::TooMany => f.write_str("is one argument too many"),
         }
     }
@@ -119,7 +119,7 @@ impl fmt::Display for MismatchKind {
 
 impl Function {
     /// The arguments that the function does not accept, in the order in which they are written.
-    pub fn misfits(&self, arguments: &[Literal]) -> Vec<TypeMismatch> {
+    pub fn check_arguments(&self, arguments: &[Literal]) -> Vec<TypeMismatch> {
         let mut checker = LiteralChecker { types: &self.types, steps_left: STEPS_MAX };
         let mut mismatches = match &self.body {
             Some(body) => self.check_with_body(body, arguments, &mut checker),
@@ -136,11 +136,11 @@ impl Function {
             match arguments.get(argument) {
                 None | Some(Literal::Nil) if !expected.required => {}
                 // A missing argument with named fields is reported by the names of its required fields.
-                None | Some(Literal::Nil) => match self.types.outline(&expected.of) {
+                None | Some(Literal::Nil) => match self.types.outline(&expected.luau_type) {
                     Some(table) => checker.check_table(&table, &Literal::empty_table(), &mut collector),
                     None => collector.add(MismatchKind::Missing),
                 },
-                Some(literal) => checker.check_value(&expected.of, literal, &mut collector),
+                Some(literal) => checker.check_value(&expected.luau_type, literal, &mut collector),
             }
             mismatches.extend(collector.into_mismatches(argument));
         }
@@ -228,7 +228,7 @@ impl LiteralChecker<'_> {
                 self.check_items(first, rest, items, collector)
             }
             (resolved, _) if literal_fits(resolved, literal) => {}
-            _ => collector.add(MismatchKind::Wrong { expected: self.describe_expected(of) }),
+            _ => collector.add(MismatchKind::WrongType { expected: self.describe_expected(of) }),
         }
     }
 
@@ -303,7 +303,7 @@ impl LiteralChecker<'_> {
             (Literal::Table { .. }, Some(only_table)) if tables.is_empty() => {
                 only_table.mismatches.into_iter().for_each(|misfit| collector.mismatches.push(misfit));
             }
-            _ => collector.add(MismatchKind::Wrong { expected: self.describe_expected(of) }),
+            _ => collector.add(MismatchKind::WrongType { expected: self.describe_expected(of) }),
         }
     }
 
@@ -348,7 +348,7 @@ impl LiteralChecker<'_> {
             }
             let known = known_fields.get(name.as_str());
             let of = match (known, &table.rest) {
-                (Some(Field { of, .. }), _) => of,
+                (Some(Field { luau_type: of, .. }), _) => of,
                 (None, AdditionalFields::Of(of)) => of,
                 (None, _) if table.left_out > 0 => continue,
                 // The schema describes no fields at all.

@@ -167,8 +167,8 @@ pub(crate) fn intersect_additional(first: AdditionalFields, second: AdditionalFi
 
 /// Merges a field that both tables name.
 fn merge_field(known: &mut Field, other: Field) {
-    let first = std::mem::replace(&mut known.of, Type::Any);
-    known.of = intersection([first, other.of]);
+    let first = std::mem::replace(&mut known.luau_type, Type::Any);
+    known.luau_type = intersection([first, other.luau_type]);
     known.notes.default = known.notes.default.take().or(other.notes.default);
     known.notes.description = known.notes.description.take().or(other.notes.description);
     known.notes.deprecated |= other.notes.deprecated;

@@ -74,7 +74,7 @@ fn write_type(text: &mut String, named: &NamedType) {
     if let Some(note) = named.notes.line() {
         let _ = writeln!(text, "--- {note}");
     }
-    let block = format!("export type {} = {}", named.name, multi_line(&named.of, TYPE_MAX));
+    let block = format!("export type {} = {}", named.name, multi_line(&named.luau_type, TYPE_MAX));
     write_documented(text, "", &block);
 }
 
@@ -86,7 +86,7 @@ fn write_function(text: &mut String, function: &Function) {
     let _ = write!(text, "{MARGIN}{}: (", function.name.tool());
     for (index, argument) in function.arguments.iter().enumerate() {
         let between = if index == 0 { "" } else { ", " };
-        let of = if argument.required { &argument.of } else { &optional(&argument.of) };
+        let of = if argument.required { &argument.luau_type } else { &optional(&argument.luau_type) };
         let _ = write!(text, "{between}{}: {}", argument.name, one_line_within(of, ARGUMENT_MAX));
     }
     let _ = writeln!(text, ") -> {},", one_line_within(&function.result, ARGUMENT_MAX));

@@ -40,7 +40,8 @@ impl Function {
         let mut text = format!("{}(", self.name.tool());
         for (index, argument) in self.arguments.iter().enumerate() {
             let between = if index == 0 { "" } else { ", " };
-            let optional = if argument.required { &argument.of } else { &optional(&argument.of) };
+            let optional =
+                if argument.required { &argument.luau_type } else { &optional(&argument.luau_type) };
             let _ = write!(text, "{between}{}: {}", argument.name, one_line_within(optional, bytes_max));
         }
         let _ = write!(text, "): {}", one_line_within(&self.result, bytes_max));
@@ -95,9 +96,9 @@ impl Function {
         for argument in &self.arguments {
             if argument.is_body {
                 input_notes.add(&argument.name, argument.notes.line());
-                input_notes.add_fields(&argument.of, &argument.name);
+                input_notes.add_fields(&argument.luau_type, &argument.name);
             } else {
-                input_notes.add_fields(&argument.of, "");
+                input_notes.add_fields(&argument.luau_type, "");
             }
         }
         input_notes.write(text, "@param");
@@ -123,7 +124,7 @@ impl FieldNotes {
     fn add_fields(&mut self, of: &Type, path: &str) {
         match of {
             Type::Table(table) => {
-                for Field { name, of, required, notes } in &table.fields {
+                for Field { name, luau_type: of, required, notes } in &table.fields {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                     // In Luau, a field that is nil is absent.
                     if self.is_input && *required && matches!(of, Type::Optional(_)) {
@@ -175,7 +176,7 @@ fn write_type(text: &mut String, named: &NamedType) {
     if let Some(note) = named.notes.line() {
         comment(text, &note);
     }
-    let _ = writeln!(text, "export type {} = {}", named.name, multi_line(&named.of, TYPE_MAX));
+    let _ = writeln!(text, "export type {} = {}", named.name, multi_line(&named.luau_type, TYPE_MAX));
 }
 
 fn optional(of: &Type) -> Type {

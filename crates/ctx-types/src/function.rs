@@ -16,7 +16,7 @@ pub struct Argument {
     /// `params`, or the name of the body.
     pub name: String,
     /// Its type.
-    pub of: Type,
+    pub luau_type: Type,
     /// Whether it is required.
     pub required: bool,
     /// Its description and other notes.
@@ -50,7 +50,7 @@ impl Function {
 
     /// Like [`Function::of`], but with only the nearest named types; all others are `any`. For listings of all
     /// functions, and for the check of literals, which are never deep.
-    pub fn near(name: &ToolName, spec: &ToolSpec) -> Self {
+    pub fn with_nearest_types(name: &ToolName, spec: &ToolSpec) -> Self {
         Self::read_with(name, spec, NEAREST_TYPES_MAX)
     }
 
@@ -58,9 +58,10 @@ impl Function {
         let own_name = pascal_case(name.tool().as_str());
         // The reader limits itself, but a generated schema must be limited when it is generated.
         let definitions_max = if named_max < NAMED_TYPES_MAX { named_max } else { usize::MAX };
-        let input = spec.input_schema.near(definitions_max);
+        let input = spec.input_schema.with_definitions_max(definitions_max);
         let input = read_schema(&input, &format!("{own_name}Params"), named_max);
-        let output_schema = spec.output_schema.as_ref().map(|schema| schema.near(definitions_max));
+        let output_schema =
+            spec.output_schema.as_ref().map(|schema| schema.with_definitions_max(definitions_max));
         let output = match &output_schema {
             Some(schema) => read_schema(schema, &format!("{own_name}Result"), named_max),
             None => SchemaTypes { of: Type::Any, types: Vec::new(), left_out: 0 },
@@ -122,7 +123,7 @@ impl Function {
     }
 
     /// Whether it can be called without arguments.
-    pub fn needs_nothing(&self) -> bool {
+    pub fn has_no_required_arguments(&self) -> bool {
         self.arguments.iter().all(|argument| !argument.required)
     }
 
@@ -130,11 +131,11 @@ impl Function {
     pub fn names(&self) -> Vec<&str> {
         let mut names = FieldNames::new();
         self.parameters.iter().for_each(|parameter| names.add(&parameter.name));
-        self.arguments.iter().for_each(|argument| names.add_fields(&argument.of));
+        self.arguments.iter().for_each(|argument| names.add_fields(&argument.luau_type));
         names.add_fields(&self.result);
         for named in self.types.iter() {
             names.add(&named.name);
-            names.add_fields(&named.of);
+            names.add_fields(&named.luau_type);
         }
         names.all
     }
@@ -143,7 +144,7 @@ impl Function {
 fn arguments(input_type: Type, params: Option<&Table>, body: Option<Field>) -> Vec<Argument> {
     let argument = |of, required| Argument {
         name: "params".to_owned(),
-        of,
+        luau_type: of,
         required,
         notes: Notes::default(),
         is_body: false,
@@ -163,9 +164,9 @@ fn arguments(input_type: Type, params: Option<&Table>, body: Option<Field>) -> V
         };
         arguments.push(argument(of, table.fields.iter().any(|field| field.required)));
     }
-    arguments.extend(body.map(|Field { name, of, required, notes }| Argument {
+    arguments.extend(body.map(|Field { name, luau_type: of, required, notes }| Argument {
         name: Identifier::sanitize(&name).to_string(),
-        of,
+        luau_type: of,
         required,
         notes,
         is_body: true,
@@ -183,7 +184,7 @@ fn parameters(
     let mut parameters = params.map(|table| table.fields.clone()).unwrap_or_default();
     let Some(body) = body else { return parameters };
     let has_fields = spec.is_some_and(|spec| spec.has_fields);
-    let inside = if has_fields { types.outline(&body.of) } else { None };
+    let inside = if has_fields { types.outline(&body.luau_type) } else { None };
     let inside = inside.map(|table| table.fields).unwrap_or_default();
     if inside.is_empty() {
         parameters.push(body.clone());

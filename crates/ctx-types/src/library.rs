@@ -56,7 +56,7 @@ impl Library {
             let notes = definition.as_object().map(|fields| Notes::of(fields, None)).unwrap_or_default();
             NamedType {
                 name: (*name).to_owned(),
-                of: read_schema(&document, name, NAMED_TYPES_MAX).of,
+                luau_type: read_schema(&document, name, NAMED_TYPES_MAX).of,
                 notes,
             }
         };
@@ -93,10 +93,10 @@ impl Library {
         };
         for named in &mut library.types {
             named.name = name(&named.name);
-            rename(&mut named.of);
+            rename(&mut named.luau_type);
         }
         for function in &mut library.functions {
-            function.arguments.iter_mut().for_each(|argument| rename(&mut argument.of));
+            function.arguments.iter_mut().for_each(|argument| rename(&mut argument.luau_type));
             rename(&mut function.result);
         }
         library

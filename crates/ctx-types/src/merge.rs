@@ -29,7 +29,7 @@ pub(crate) fn merge_types(
     for named in others {
         let name = renamed.get(&named.name).cloned().unwrap_or(named.name);
         if !known.contains(&name) {
-            all.push(NamedType { name, of: rename(named.of), notes: named.notes });
+            all.push(NamedType { name, luau_type: rename(named.luau_type), notes: named.notes });
         }
     }
     let second_root = rename(second_root);
@@ -52,7 +52,7 @@ fn conflicting_names(known: &[NamedType], others: &[NamedType]) -> HashMap<Strin
         let before = same.len();
         for other in others {
             let mut mentions_another = false;
-            visit_names(&other.of, NamePosition::Head, &mut |name, _| {
+            visit_names(&other.luau_type, NamePosition::Head, &mut |name, _| {
                 mentions_another |= !same.contains(name)
             });
             if mentions_another {
@@ -84,23 +84,25 @@ fn conflicting_names(known: &[NamedType], others: &[NamedType]) -> HashMap<Strin
 pub(crate) fn break_cycles(all: &mut [NamedType]) {
     let mut heads: HashMap<String, Vec<String>> = HashMap::new();
     for named in all.iter() {
-        heads.insert(named.name.clone(), head_names(&named.of));
+        heads.insert(named.name.clone(), head_names(&named.luau_type));
     }
     for named in all {
-        let circular: HashSet<String> =
-            head_names(&named.of).into_iter().filter(|head| reaches(head, &named.name, &heads)).collect();
+        let circular: HashSet<String> = head_names(&named.luau_type)
+            .into_iter()
+            .filter(|head| reaches(head, &named.name, &heads))
+            .collect();
         if circular.is_empty() {
             continue;
         }
-        let of = std::mem::replace(&mut named.of, Type::Any);
-        named.of = map_names(of, NamePosition::Head, &|name, position| {
+        let of = std::mem::replace(&mut named.luau_type, Type::Any);
+        named.luau_type = map_names(of, NamePosition::Head, &|name, position| {
             if position == NamePosition::Head && circular.contains(&name) {
                 Type::Any
             } else {
                 Type::Named(name)
             }
         });
-        heads.insert(named.name.clone(), head_names(&named.of));
+        heads.insert(named.name.clone(), head_names(&named.luau_type));
     }
 }
 
@@ -141,7 +143,9 @@ fn in_breadth_first_order(roots: [&Type; 2], all: Vec<NamedType>) -> Vec<NamedTy
     let mut ordered = Vec::new();
     while let Some(name) = pending.pop_front() {
         if let Some(named) = by_name.remove(&name) {
-            visit_names(&named.of, NamePosition::Head, &mut |name, _| pending.push_back(name.to_owned()));
+            visit_names(&named.luau_type, NamePosition::Head, &mut |name, _| {
+                pending.push_back(name.to_owned())
+            });
             ordered.push(named);
         }
     }
@@ -166,7 +170,7 @@ fn visit_names<'a>(of: &'a Type, position: NamePosition, visit: &mut impl FnMut(
             visit_names(rest, NamePosition::Inside, visit);
         }
         Type::Table(table) => {
-            table.fields.iter().for_each(|field| visit_names(&field.of, NamePosition::Inside, visit));
+            table.fields.iter().for_each(|field| visit_names(&field.luau_type, NamePosition::Inside, visit));
             if let AdditionalFields::Of(rest) = &table.rest {
                 visit_names(rest, NamePosition::Inside, visit);
             }
@@ -201,7 +205,7 @@ fn map_names(of: Type, position: NamePosition, map: &impl Fn(String, NamePositio
                 rest => rest,
             };
             let fields = fields.into_iter().map(|mut field| {
-                field.of = inside(field.of);
+                field.luau_type = inside(field.luau_type);
                 field
             });
             Type::Table(Table { fields: fields.collect(), rest, left_out })

@@ -80,7 +80,7 @@ pub struct Field {
     /// Its name, which need not be an identifier.
     pub name: String,
     /// Its type.
-    pub of: Type,
+    pub luau_type: Type,
     /// Whether it is required; never if it has a default.
     pub required: bool,
     /// Other information about it.
@@ -106,7 +106,7 @@ pub struct NamedType {
     /// Its name: a unique identifier.
     pub name: String,
     /// The type.
-    pub of: Type,
+    pub luau_type: Type,
     /// Other information about it.
     pub notes: Notes,
 }
@@ -141,7 +141,7 @@ impl Types {
         for _ in 0..=self.all.len() {
             let Type::Named(name) = resolved else { return resolved };
             let Some(named) = self.get(name) else { return &Type::Any };
-            resolved = &named.of;
+            resolved = &named.luau_type;
         }
         &Type::Any
     }

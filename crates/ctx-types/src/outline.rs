@@ -59,8 +59,8 @@ fn merge_alternatives(tables: Vec<Table>) -> Option<Table> {
                 Some((known, times)) => {
                     *times += 1;
                     known.required &= field.required;
-                    let first = std::mem::replace(&mut known.of, Type::Any);
-                    known.of = union([first, field.of]);
+                    let first = std::mem::replace(&mut known.luau_type, Type::Any);
+                    known.luau_type = union([first, field.luau_type]);
                 }
                 None if is_full => whole.left_out += 1,
                 None => {
@@ -97,7 +97,7 @@ impl<'a> FieldNames<'a> {
     pub(crate) fn add_fields(&mut self, of: &'a Type) {
         match of {
             Type::Table(table) => {
-                for Field { name, of, .. } in &table.fields {
+                for Field { name, luau_type: of, .. } in &table.fields {
                     self.add(name);
                     self.add_fields(of);
                 }

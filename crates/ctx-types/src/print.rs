@@ -208,8 +208,8 @@ impl Printer {
         }
         self.text.push_str(": ");
         let start = self.text.len();
-        let bare = field.required || matches!(field.of, Type::Optional(_));
-        self.write(&field.of, bare, layout);
+        let bare = field.required || matches!(field.luau_type, Type::Optional(_));
+        self.write(&field.luau_type, bare, layout);
         if !field.required && !self.text.ends_with('?') && self.text.get(start..) != Some("nil") {
             self.text.push('?');
         }
@@ -227,7 +227,7 @@ fn additional_type(table: &Table, is_truncated: bool) -> Option<&Type> {
 }
 
 fn has_notes(table: &Table) -> bool {
-    table.fields.iter().any(|field| field.notes.line().is_some() || contains_notes(&field.of))
+    table.fields.iter().any(|field| field.notes.line().is_some() || contains_notes(&field.luau_type))
 }
 
 fn contains_notes(of: &Type) -> bool {

@@ -63,7 +63,7 @@ pub(crate) fn read_schema(root: &Value, name: &str, named_max: usize) -> SchemaT
     while let Some((name, schema)) = reader.pending.pop_front() {
         let of = reader.read(schema, 0);
         let notes = schema.as_object().map(|fields| Notes::of(fields, None)).unwrap_or_default();
-        types.push(NamedType { name, of, notes });
+        types.push(NamedType { name, luau_type: of, notes });
     }
     SchemaTypes { of, types, left_out: reader.left_out }
 }
@@ -339,7 +339,7 @@ impl<'a> Constraints<'a> {
             let field = |(name, types, notes): (&str, Vec<Type>, Notes)| Field {
                 required: required.contains(name) && notes.default.is_none(),
                 name: name.to_owned(),
-                of: intersection(types),
+                luau_type: intersection(types),
                 notes,
             };
             let fields = self.fields.into_iter().map(field).collect();

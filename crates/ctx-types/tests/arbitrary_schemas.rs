@@ -174,7 +174,7 @@ proptest! {
             if compiled.prepare(value.clone()).is_err() {
                 continue;
             }
-            let misfits = function.misfits(&[literal(&value)]);
+            let misfits = function.check_arguments(&[literal(&value)]);
             let certain: Vec<_> = misfits
                 .into_iter()
                 .filter(|misfit| misfit.problem.is_certain())

@@ -20,7 +20,7 @@ fn ten_thousand_parameters_are_cut() {
     assert!(function.signature().len() < 3_000);
     // A field that was omitted is not reported as unknown.
     let arguments = Literal::Table { fields: vec![("field_9999".to_owned(), Literal::Nil)], whole: true };
-    assert_eq!(function.misfits(&[arguments]), []);
+    assert_eq!(function.check_arguments(&[arguments]), []);
 }
 
 #[test]
@@ -131,6 +131,6 @@ fn a_check_of_alternatives_in_alternatives_ends() {
     }
     let arguments = Literal::Table { fields: vec![("node".to_owned(), literal)], whole: true };
     // The check ends; values that it does not reach pass.
-    let misfits = function(&schema).misfits(&[arguments]);
-    assert!(misfits.iter().all(|misfit| matches!(misfit.problem, MismatchKind::Wrong { .. })));
+    let misfits = function(&schema).check_arguments(&[arguments]);
+    assert!(misfits.iter().all(|misfit| matches!(misfit.problem, MismatchKind::WrongType { .. })));
 }

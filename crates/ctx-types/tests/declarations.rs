@@ -223,7 +223,7 @@ fn parameters_stand_in_one_table() {
     ] {
         let function = function(&schema);
         assert_eq!(function.signature(), expected, "{schema}");
-        assert_eq!(function.needs_nothing(), needs_nothing, "{schema}");
+        assert_eq!(function.has_no_required_arguments(), needs_nothing, "{schema}");
     }
 }
 

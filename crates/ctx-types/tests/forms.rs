@@ -38,9 +38,9 @@ fn pet() -> Value {
 
 fn call_problems(function: &Function, arguments: &[Value]) -> Vec<String> {
     let arguments: Vec<Literal> = arguments.iter().map(literal).collect();
-    let misfits = function.misfits(&arguments);
+    let misfits = function.check_arguments(&arguments);
     let describe = |misfit: &ctx_types::TypeMismatch| {
-        format!("{} {} {}", misfit.argument, misfit.place(), misfit.problem).replace("  ", " ")
+        format!("{} {} {}", misfit.argument, misfit.luau_path(), misfit.problem).replace("  ", " ")
     };
     misfits.iter().map(describe).collect()
 }
@@ -201,7 +201,7 @@ proptest! {
                 continue;
             }
             let written: Vec<Literal> = [Some(first.clone()), second.clone()].iter().flatten().map(literal).collect();
-            let misfits = function.misfits(&written);
+            let misfits = function.check_arguments(&written);
             let certain: Vec<_> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
             prop_assert!(certain.is_empty(), "{first} {second:?}: {certain:?}\n{}", function.declaration());
         }

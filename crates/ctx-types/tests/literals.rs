@@ -5,8 +5,11 @@ use ctx_types::{Function, Literal};
 use serde_json::json;
 
 fn call_problems(function: &Function, arguments: &[Literal]) -> Vec<String> {
-    let misfits = function.misfits(arguments);
-    misfits.iter().map(|misfit| format!("{} {}", misfit.place(), misfit.problem).trim().to_owned()).collect()
+    let misfits = function.check_arguments(arguments);
+    misfits
+        .iter()
+        .map(|misfit| format!("{} {}", misfit.luau_path(), misfit.problem).trim().to_owned())
+        .collect()
 }
 
 fn issue() -> Function {

@@ -87,7 +87,7 @@ fn a_function_is_documented_with_every_type_it_reaches() {
     ");
     insta::assert_snapshot!(create_pet.signature(), @"create_pet(body: NewPet): Pet");
     assert_eq!(create_pet.names(), ["name", "tag", "NewPet", "Pet", "id", "owner", "Tag", "User", "email"]);
-    assert!(!create_pet.needs_nothing());
+    assert!(!create_pet.has_no_required_arguments());
 }
 
 #[test]

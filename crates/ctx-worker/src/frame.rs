@@ -246,7 +246,7 @@ impl IncomingFrames {
     }
 
     /// Discards the first `length` bytes: a frame that has been handled.
-    pub fn take(&mut self, length: usize) {
+    pub fn consume(&mut self, length: usize) {
         self.consumed += length;
         if self.consumed >= self.buffer.len() {
             self.consumed = 0;
@@ -256,7 +256,7 @@ impl IncomingFrames {
     }
 
     /// The buffer to append received bytes to, with spare capacity for at least `length`.
-    pub fn room(&mut self, length: usize) -> &mut Vec<u8> {
+    pub fn spare_buffer(&mut self, length: usize) -> &mut Vec<u8> {
         if self.consumed > 0 {
             self.buffer.drain(..self.consumed);
             self.consumed = 0;
@@ -291,11 +291,11 @@ impl OutgoingFrames {
 
     /// Discards all bytes, when the reader is gone.
     pub fn clear(&mut self) {
-        self.wrote(self.buffer.len());
+        self.mark_written(self.buffer.len());
     }
 
     /// Discards the first `length` bytes, which were written.
-    pub fn wrote(&mut self, length: usize) {
+    pub fn mark_written(&mut self, length: usize) {
         self.written += length;
         if self.written >= self.buffer.len() {
             self.written = 0;
@@ -349,12 +349,12 @@ mod tests {
             let (mut incoming, mut rest, mut read) = (IncomingFrames::default(), &written[..], 0);
             for cut in cuts.iter().cycle() {
                 let (now, later) = rest.split_at((*cut).min(rest.len()));
-                incoming.room(now.len()).extend_from_slice(now);
+                incoming.spare_buffer(now.len()).extend_from_slice(now);
                 rest = later;
                 while let Some((found, length)) = incoming.next_frame().unwrap() {
                     prop_assert_eq!(found, frame);
                     read += 1;
-                    incoming.take(length);
+                    incoming.consume(length);
                 }
                 if rest.is_empty() {
                     break;
@@ -409,7 +409,7 @@ mod tests {
             let (mut incoming, mut rest, mut consumed, mut is_over) = (IncomingFrames::default(), &stream[..], 0, false);
             for cut in cuts.iter().cycle() {
                 let (now, later) = rest.split_at((*cut).min(rest.len()));
-                incoming.room(now.len()).extend_from_slice(now);
+                incoming.spare_buffer(now.len()).extend_from_slice(now);
                 rest = later;
                 loop {
                     let length = match incoming.next_frame() {
@@ -426,7 +426,7 @@ mod tests {
                         }
                     };
                     consumed += length;
-                    incoming.take(length);
+                    incoming.consume(length);
                 }
                 if is_over || rest.is_empty() {
                     break;

@@ -60,7 +60,7 @@ pub enum LeaseError {
     TooDeep,
     /// The deadline passed.
     #[error("no worker was free in time")]
-    NotInTime,
+    TimedOut,
     /// The pool was shut down.
     #[error("the pool was shut down")]
     Stopped,
@@ -127,7 +127,7 @@ impl Pool {
             Some(worker) => worker,
             None => match timeout_at(deadline, self.start()).await {
                 Ok(started) => started?,
-                Err(_) => return Err(LeaseError::NotInTime),
+                Err(_) => return Err(LeaseError::TimedOut),
             },
         };
         Ok(WorkerLease { worker, replacement: ReplacementGuard(Weak::clone(&self.this)), permit })
@@ -143,7 +143,7 @@ impl Pool {
         let _waiting = WaitGuard::new(&lane.waiting, self.settings.queue_max).ok_or(LeaseError::Full)?;
         match timeout_at(deadline, Arc::clone(&lane.free).acquire_owned()).await {
             Ok(permit) => permit.map_err(|_| LeaseError::Stopped),
-            Err(_) => Err(LeaseError::NotInTime),
+            Err(_) => Err(LeaseError::TimedOut),
         }
     }
 
@@ -214,7 +214,7 @@ impl Pool {
     }
 
     /// Current numbers of workers and waiting jobs.
-    pub fn figures(&self) -> PoolStats {
+    pub fn stats(&self) -> PoolStats {
         PoolStats {
             workers: self.alive.load(Ordering::Relaxed),
             idle: self.idle().workers.len(),

@@ -54,7 +54,7 @@ pub struct WorkerExit {
     /// Its exit status, for display: `signal: 9 (SIGKILL)`.
     pub status: String,
     /// The text that it wrote to stderr, up to a limit.
-    pub last_words: String,
+    pub stderr: String,
 }
 
 impl WorkerExit {
@@ -65,7 +65,7 @@ impl WorkerExit {
 
     /// Whether an allocation failed.
     pub fn is_out_of_memory(&self) -> bool {
-        self.last_words.contains(OUT_OF_MEMORY)
+        self.stderr.contains(OUT_OF_MEMORY)
     }
 }
 
@@ -119,7 +119,7 @@ impl WorkerProcess {
             }
             Ok(Err(why)) => {
                 let end = worker.end().await;
-                let details = if end.last_words.is_empty() { end.status } else { end.last_words };
+                let details = if end.stderr.is_empty() { end.status } else { end.stderr };
                 Err(StartError::NotReady(format!("{why} ({details})")))
             }
             Err(_) => Err(StartError::NotReady(format!("nothing came for {} s", START_MAX.as_secs()))),
@@ -134,19 +134,19 @@ impl WorkerProcess {
         while !self.outgoing.pending().is_empty() {
             let length =
                 self.stdin.write(self.outgoing.pending()).await.map_err(|error| error.to_string())?;
-            self.outgoing.wrote(length);
+            self.outgoing.mark_written(length);
         }
         loop {
             match self.incoming.next_frame() {
                 Ok(Some((frame, length))) => {
                     let ready = frame.kind == FrameKind::Ready && frame.number == VERSION;
-                    self.incoming.take(length);
+                    self.incoming.consume(length);
                     return if ready { Ok(()) } else { Err(ProtocolViolation::Order.to_string()) };
                 }
                 Ok(None) => {}
                 Err(violation) => return Err(violation.to_string()),
             }
-            match self.stdout.read_buf(self.incoming.room(READ_BYTES)).await {
+            match self.stdout.read_buf(self.incoming.spare_buffer(READ_BYTES)).await {
                 Ok(0) => return Err(String::from("it ended")),
                 Ok(_) => {}
                 Err(error) => return Err(error.to_string()),
@@ -208,7 +208,7 @@ impl WorkerProcess {
         if timeout(END_MAX, stderr.read_to_end(&mut stderr_text)).await.is_err() {
             tracing::debug!("a worker's last words did not end");
         }
-        WorkerExit { status, last_words: String::from_utf8_lossy(&stderr_text).trim().to_owned() }
+        WorkerExit { status, stderr: String::from_utf8_lossy(&stderr_text).trim().to_owned() }
     }
 }
 

@@ -40,7 +40,7 @@ pub enum JobRequestError {
     Lease(#[from] LeaseError),
     /// The time limit passed, and the worker was killed.
     #[error("it took longer than {} s", .0.as_secs())]
-    Late(Duration),
+    TimedOut(Duration),
     /// The worker violated the protocol and was killed.
     #[error("its worker sent {0}")]
     Violation(ProtocolViolation),
@@ -101,7 +101,7 @@ impl Pool {
                 Ok(Err(ExchangeError::Violation(violation))) => {
                     return Err(JobRequestError::Violation(violation));
                 }
-                Err(_) => return Err(JobRequestError::Late(request.time_max)),
+                Err(_) => return Err(JobRequestError::TimedOut(request.time_max)),
             }
         }
     }
@@ -123,7 +123,7 @@ async fn exchange<T: DeserializeOwned>(
                 true => (frame.parse()?, frame.bytes.to_vec()),
                 false => return Err(ProtocolViolation::Order.into()),
             };
-            incoming.take(length);
+            incoming.consume(length);
             return if incoming.is_empty() { Ok(reply) } else { Err(ProtocolViolation::Order.into()) };
         }
         if outgoing.pending().is_empty()
@@ -145,13 +145,13 @@ async fn exchange<T: DeserializeOwned>(
         tokio::select! {
             written = stdin.write(pending), if !pending.is_empty() => match written {
                 Ok(length) => {
-                    outgoing.wrote(length);
+                    outgoing.mark_written(length);
                     is_started = true;
                 }
                 Err(_) if !is_started => return Err(ExchangeError::NotStarted),
                 Err(_) => return Err(ExchangeError::Ended),
             },
-            read = stdout.read_buf(incoming.room(READ_BYTES)) => match read {
+            read = stdout.read_buf(incoming.spare_buffer(READ_BYTES)) => match read {
                 Ok(0) | Err(_) if !is_started => return Err(ExchangeError::NotStarted),
                 Ok(0) | Err(_) => return Err(ExchangeError::Ended),
                 Ok(_) => {}

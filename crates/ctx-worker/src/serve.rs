@@ -101,7 +101,7 @@ impl ParentPipe {
         outgoing.push(frame).map_err(|_| ParentGone)?;
         while !outgoing.pending().is_empty() {
             match rustix::io::write(rustix::stdio::stdout(), outgoing.pending()) {
-                Ok(length) => outgoing.wrote(length),
+                Ok(length) => outgoing.mark_written(length),
                 Err(Errno::INTR) => {}
                 Err(_) => return Err(ParentGone),
             }
@@ -115,10 +115,10 @@ impl ParentPipe {
         loop {
             if let Some((frame, length)) = incoming.next_frame().map_err(|_| ParentGone)? {
                 let value = take(frame);
-                incoming.take(length);
+                incoming.consume(length);
                 return Ok(value);
             }
-            let buffer = incoming.room(READ_BYTES);
+            let buffer = incoming.spare_buffer(READ_BYTES);
             match rustix::io::read(rustix::stdio::stdin(), rustix::buffer::spare_capacity(buffer)) {
                 Ok(0) => return Err(ParentGone),
                 Ok(_) | Err(Errno::INTR) => {}

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::error::{CommandError, CommandResult};
 use crate::workspace::workspace_state;
-use ctx_core::chain;
+use ctx_core::error_chain;
 use ctx_mcp::{DefinitionStore, DefinitionStoreError, ServerKey, StoredDefinitions};
 use ctx_store::{DEFINITIONS_FILE, DefinitionKey, ServerDefinitions, State, StoreError};
 use std::path::PathBuf;
@@ -31,16 +31,21 @@ impl StateDefinitions {
 }
 
 impl DefinitionStore for StateDefinitions {
-    fn recall(&self, server: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
+    fn load(&self, server: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
         Ok(self.0.definitions(&store_key(server))?.map(from_stored))
     }
 
-    fn remember(&self, server: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
-        Ok(from_stored(self.0.see_definitions(&store_key(server), seen)?))
+    fn record_seen(&self, server: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
+        Ok(from_stored(self.0.record_definitions(&store_key(server), seen)?))
     }
 
-    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, DefinitionStoreError> {
-        Ok(self.0.extend_definitions(&store_key(server), before, accepted)?)
+    fn replace_accepted(
+        &self,
+        server: &ServerKey,
+        before: &str,
+        accepted: &str,
+    ) -> Result<bool, DefinitionStoreError> {
+        Ok(self.0.replace_accepted_if(&store_key(server), before, accepted)?)
     }
 }
 
@@ -50,7 +55,7 @@ pub(crate) fn path(config: &Config) -> PathBuf {
 }
 
 fn store_key(server: &ServerKey) -> DefinitionKey<'_> {
-    DefinitionKey { name: server.name.as_str(), reach: &server.reach }
+    DefinitionKey { name: server.name.as_str(), address: &server.address_hash }
 }
 
 fn from_stored(stored: ServerDefinitions) -> StoredDefinitions {
@@ -58,7 +63,7 @@ fn from_stored(stored: ServerDefinitions) -> StoredDefinitions {
 }
 
 fn to_command_error(error: StoreError) -> CommandError {
-    CommandError::new(chain(&error)).hint(
+    CommandError::new(error_chain(&error)).hint(
         "the file holds only what upstream servers said of their tools; moved away, what they say next is accepted",
     )
 }

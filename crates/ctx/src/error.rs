@@ -1,7 +1,7 @@
 //! Errors of commands: messages and hints for the terminal, and the exit code.
 
 use crate::config::ConfigError;
-use ctx_core::{ErrorKind, ToolError, chain};
+use ctx_core::{ErrorKind, ToolError, error_chain};
 use ctx_knowledge::{FillError, SearchError, SyncError};
 use ctx_store::{StoreError, StorePart};
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ impl From<&StoreError> for CommandError {
             _ => "run `ctx doctor`",
         };
         let exit = if matches!(error, StoreError::Busy { .. }) { Exit::Busy } else { Exit::Failure };
-        Self { exit, ..Self::new(chain(error)) }.hint(hint)
+        Self { exit, ..Self::new(error_chain(error)) }.hint(hint)
     }
 }
 
@@ -113,7 +113,7 @@ impl From<SearchError> for CommandError {
     fn from(error: SearchError) -> Self {
         match error {
             SearchError::Store(error) => error.into(),
-            other => Self::new(chain(&other)).hint("run `ctx doctor`"),
+            other => Self::new(error_chain(&other)).hint("run `ctx doctor`"),
         }
     }
 }
@@ -126,7 +126,7 @@ impl From<SyncError> for CommandError {
                 .hint("wait for it to finish, then run the command again"),
             SyncError::Interrupted { .. } => Self { exit: Exit::Interrupted, ..Self::new(error.to_string()) }
                 .hint("run the command again to go on"),
-            other => Self::new(chain(&other)),
+            other => Self::new(error_chain(&other)),
         }
     }
 }
@@ -137,10 +137,9 @@ impl From<FillError> for CommandError {
             FillError::Store(error) => error.into(),
             FillError::Busy => Self { exit: Exit::Busy, ..Self::new(error.to_string()) }
                 .hint("a server that is running makes them; `ctx stats` shows how far it is"),
-            FillError::Embedder(_) => {
-                Self::new(chain(&error)).hint("check [embedding] in ctx.toml; what was made so far is kept")
-            }
-            FillError::Lock(_) | FillError::Replaced => Self::new(chain(&error)),
+            FillError::Embedder(_) => Self::new(error_chain(&error))
+                .hint("check [embedding] in ctx.toml; what was made so far is kept"),
+            FillError::Lock(_) | FillError::Replaced => Self::new(error_chain(&error)),
         }
     }
 }
@@ -152,7 +151,7 @@ impl From<ToolError> for CommandError {
             ErrorKind::RateLimited | ErrorKind::Overloaded => Exit::Busy,
             _ => Exit::Failure,
         };
-        Self { exit, ..Self::of_kind(error.kind(), chain(&error)) }
+        Self { exit, ..Self::of_kind(error.kind(), error_chain(&error)) }
     }
 }
 

@@ -184,7 +184,7 @@ impl Additions {
         let mut providers = self.providers.clone();
         providers.retain(|provider| {
             let name = provider.name();
-            let reserved = BuiltinProvider::named(name.as_str()).is_some_and(BuiltinProvider::is_hidden);
+            let reserved = BuiltinProvider::from_name(name.as_str()).is_some_and(BuiltinProvider::is_hidden);
             if reserved {
                 warnings.push(format!("provider {name} is left out: the name `{name}` is taken"));
             }

@@ -1,7 +1,7 @@
 //! The user's OAuth logins at upstream servers.
 
 use crate::cli::state_folder;
-use ctx_core::{Secret, chain};
+use ctx_core::{Secret, error_chain};
 use ctx_mcp::CredentialStore;
 use ctx_store::{CREDENTIALS_FILE, Credentials, StoreError};
 use std::any::Any;
@@ -22,15 +22,15 @@ struct LoginStore(Credentials);
 
 impl CredentialStore for LoginStore {
     fn load(&self, server: &str) -> Result<Option<Secret>, String> {
-        self.0.of(server).map_err(to_message)
+        self.0.get(server).map_err(to_message)
     }
 
     fn save(&self, server: &str, credentials: &Secret) -> Result<(), String> {
-        self.0.keep(server, credentials).map_err(to_message)
+        self.0.store(server, credentials).map_err(to_message)
     }
 
     fn forget(&self, server: &str) -> Result<bool, String> {
-        self.0.forget(server).map_err(to_message)
+        self.0.delete(server).map_err(to_message)
     }
 
     fn lock(&self, server: &str) -> Result<Box<dyn Any + Send>, String> {
@@ -39,5 +39,5 @@ impl CredentialStore for LoginStore {
 }
 
 fn to_message(error: StoreError) -> String {
-    format!("the logins cannot be used: {}", chain(&error))
+    format!("the logins cannot be used: {}", error_chain(&error))
 }

@@ -57,7 +57,7 @@ impl Upstreams {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             reaper,
             redactor,
-            memory: Some(Arc::new(StateDefinitions::of(config))),
+            definitions: Some(Arc::new(StateDefinitions::of(config))),
             credentials: logins::store(),
             on_change,
             may_start: {
@@ -100,12 +100,12 @@ impl Upstreams {
 
     /// Waits until the functions of each upstream are known, or it has failed.
     pub(crate) async fn wait_until_known(&self) {
-        tokio::join!(self.servers.known(), self.apis.known());
+        tokio::join!(self.servers.wait_for_tools(), self.apis.wait_until_loaded());
     }
 
     /// Waits until each upstream has answered or failed.
     pub(crate) async fn wait_until_settled(&self) {
-        tokio::join!(self.servers.settled(), self.apis.known());
+        tokio::join!(self.servers.wait_for_first_attempts(), self.apis.wait_until_loaded());
     }
 
     /// Closes all connections and ends all processes.

@@ -79,9 +79,9 @@ fn scripts_neither_see_nor_call_admin() {
     let w = workspace();
     assert_refused(&w.ctx("exec script.luau --json").success().json()["result"]);
     w.write("named.luau", "return sdk.admin.list_runs({ limit = 1 })\n");
-    w.ctx("exec named.luau").code(2).says("there is no provider `admin`");
+    w.ctx("exec named.luau").code(2).stderr_contains("there is no provider `admin`");
     w.write("named.luau", "return sdk.admin.list_files({ source = \"filesystem:docs\" })\n");
-    w.ctx("exec named.luau").code(2).says("there is no provider `admin`");
+    w.ctx("exec named.luau").code(2).stderr_contains("there is no provider `admin`");
 
     let server = w.spawn_server();
     assert_refused(&post_ok(&server, "/tools/pry", json!({}))["result"]);
@@ -144,7 +144,9 @@ fn a_server_that_cannot_be_reached_is_told_by_every_operation_on_it() {
     let reason = listed["reason"].as_str().unwrap_or_default();
     assert!(!reason.is_empty(), "{listed}");
     let tested = w.ctx("upstream test files").code(1);
-    tested.says(&format!("error: files: {reason}")).says("hint: check [mcp_servers.files] in ctx.toml");
-    w.ctx("doctor").code(1).answers(&format!("✗ mcp_servers.files: {reason}"));
-    w.ctx("upstream accept files").code(1).says("nothing is known of the tools of files yet");
+    tested
+        .stderr_contains(&format!("error: files: {reason}"))
+        .stderr_contains("hint: check [mcp_servers.files] in ctx.toml");
+    w.ctx("doctor").code(1).stdout_contains(&format!("✗ mcp_servers.files: {reason}"));
+    w.ctx("upstream accept files").code(1).stderr_contains("nothing is known of the tools of files yet");
 }

@@ -89,7 +89,7 @@ fn write_atomically(w: &TestWorkspace, path: &str, text: &str) {
 /// The results of a search for a word; empty while the first index is being built.
 fn search_results(server: &TestServer, word: &str) -> Vec<String> {
     let reply = server.post("/tools/search", &json!({"query": word, "mode": "keyword"}));
-    if reply.status == 200 { reply.found() } else { Vec::new() }
+    if reply.status == 200 { reply.found_ids() } else { Vec::new() }
 }
 
 fn with_one_document() -> TestWorkspace {
@@ -103,15 +103,15 @@ fn a_watch_reports_added_changed_moved_and_deleted_documents_only() {
     assert_eq!(watching.next_result(), "filesystem:docs: 1 added");
     write_atomically(&w, "docs/ship.md", "harbour");
     assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 unchanged");
-    assert_eq!(w.ctx("search harbour --mode keyword --json").found(), ["ship.md"]);
+    assert_eq!(w.ctx("search harbour --mode keyword --json").found_ids(), ["ship.md"]);
     write_atomically(&w, "docs/ship.md", "lighthouse");
     assert_eq!(watching.next_result(), "filesystem:docs: 1 updated, 1 unchanged");
-    assert_eq!(w.ctx("search lighthouse --mode keyword --json").found(), ["ship.md"]);
+    assert_eq!(w.ctx("search lighthouse --mode keyword --json").found_ids(), ["ship.md"]);
     fs::rename(w.path("docs/ship.md"), w.path("docs/boat.md")).unwrap();
     assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 deleted, 1 unchanged");
     fs::rename(w.path("docs/boat.md"), w.path("docs/Boat.md")).unwrap();
     assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 deleted, 1 unchanged");
-    assert_eq!(w.ctx("search lighthouse --mode keyword --json").found(), ["Boat.md"]);
+    assert_eq!(w.ctx("search lighthouse --mode keyword --json").found_ids(), ["Boat.md"]);
     w.write("staging/deep/down/a.md", "anchor");
     fs::rename(w.path("staging/deep"), w.path("docs/deep")).unwrap();
     assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 2 unchanged");
@@ -143,7 +143,7 @@ fn a_root_that_vanishes_is_told_once_and_watched_again_when_it_is_back() {
     assert_eq!(watching.next_result(), "filesystem:docs: 1 added");
     fs::rename(w.path("docs"), w.path("away")).unwrap();
     watching.wait_for("error: filesystem:docs: cannot read the folder docs: no such file or directory");
-    assert_eq!(w.ctx("search button --mode keyword --json").found(), ["deploy.md"]);
+    assert_eq!(w.ctx("search button --mode keyword --json").found_ids(), ["deploy.md"]);
     w.write("next/ship.md", "harbour");
     fs::rename(w.path("next"), w.path("docs")).unwrap();
     assert_eq!(watching.next_result(), "filesystem:docs: 1 added, 1 deleted");

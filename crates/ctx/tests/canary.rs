@@ -7,7 +7,7 @@
 
 use ctx_testkit::{
     CANARIES, CANARY_FORMS, CommandOutput, MockWebServer, TestServer, TestWorkspace, canary_leaks,
-    canary_text, reply,
+    canary_text, http_response,
 };
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -124,7 +124,7 @@ fn call_streamed(server: &TestServer, arguments: &Value) -> String {
     let body = arguments.to_string();
     let headers = [("content-type", "application/json"), ("accept", "text/event-stream")];
     let mut stream = server.connect();
-    stream.write_all(server.head("POST", "/tools/leak", &headers, body.len()).as_bytes()).unwrap();
+    stream.write_all(server.request_head("POST", "/tools/leak", &headers, body.len()).as_bytes()).unwrap();
     stream.write_all(body.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -149,7 +149,7 @@ fn call_over_mcp(server: &TestServer, name: &str, arguments: &Value) -> String {
         ("connection", "close"),
     ];
     let mut stream = server.connect();
-    stream.write_all(server.head("POST", "/mcp", &headers, body.len()).as_bytes()).unwrap();
+    stream.write_all(server.request_head("POST", "/mcp", &headers, body.len()).as_bytes()).unwrap();
     stream.write_all(body.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -161,7 +161,7 @@ fn no_canary_is_seen_in_what_the_program_says() {
     // Echoes the request, and every canary in every encoding.
     let web = MockWebServer::serve(|asked| {
         let body = format!("{}\n{}\n{}\n", asked.line, asked.head, canary_text());
-        reply(500, &body)
+        http_response(500, &body)
     });
     let w = workspace(&web);
     let mut suite = CanarySuite::default();

@@ -107,7 +107,7 @@ fn two_syncs_of_one_source_at_once_leave_what_one_does() {
         fresh.ctx("sync").success();
         assert_eq!(exported(&w), exported(&fresh), "round {round}, {busy} syncs were told to come back");
         let found = |w: &TestWorkspace, text: &str| {
-            let mut found = w.ctx(&format!("search {text} --limit 100 --json")).success().found();
+            let mut found = w.ctx(&format!("search {text} --limit 100 --json")).success().found_ids();
             found.sort();
             found
         };
@@ -128,12 +128,12 @@ fn a_server_answers_while_a_sync_runs_and_then_finds_the_new_documents() {
     let mut answers = 0;
     while sync.try_wait().unwrap().is_none() {
         let reply = server.post("/tools/search", &json!({"query": "harbour"}));
-        assert_eq!((reply.status, reply.found().len()), (200, 12));
+        assert_eq!((reply.status, reply.found_ids().len()), (200, 12));
         answers += 1;
     }
     assert!(answers > 0);
     assert!(sync.wait().unwrap().success());
-    assert_eq!(server.post("/tools/search", &json!({"query": "zeppelin"})).found(), ["zeppelin.md"]);
+    assert_eq!(server.post("/tools/search", &json!({"query": "zeppelin"})).found_ids(), ["zeppelin.md"]);
     server.stop().success();
 }
 
@@ -159,7 +159,7 @@ fn an_interrupted_sync_says_so_and_the_next_one_goes_on() {
                     hint: run the command again to go on\n";
         assert!(rest.ends_with(said), "{rest}");
 
-        let kept = w.ctx("search harbour --limit 100 --json").success().found().len();
+        let kept = w.ctx("search harbour --limit 100 --json").success().found_ids().len();
         assert_eq!(kept, 100, "what was read can be searched");
         let report = w.ctx("sync --json").success().json();
         assert!(report["sources"][0]["unchanged"].as_u64().unwrap() >= 100, "{report}");

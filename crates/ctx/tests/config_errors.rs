@@ -123,7 +123,7 @@ fn a_missing_root_fails_its_source_deletes_nothing_and_does_not_stop_the_others(
     ----- stderr -----
     error: filesystem:a: cannot read the folder a: no such file or directory
     ");
-    assert_eq!(w.ctx("search harbour --json").found(), ["a.md"]);
+    assert_eq!(w.ctx("search harbour --json").found_ids(), ["a.md"]);
     ctx_snapshot!(w.ctx("sources"), @r"
     exit_code: 0
     ----- stdout -----
@@ -153,7 +153,7 @@ fn what_may_not_be_read_is_a_warning_and_stays_known() {
     warning: filesystem:docs: locked.md: permission denied
     warning: filesystem:docs: private: permission denied
     ");
-    let mut found = w.ctx("search harbour --json").found();
+    let mut found = w.ctx("search harbour --json").found_ids();
     found.sort();
     assert_eq!(found, ["locked.md", "open.md", "private/diary.md"]);
     assert_eq!(w.ctx("sync --json").success().json()["sources"][0]["warning_count"], 2);
@@ -183,7 +183,7 @@ fn a_root_that_may_not_be_read_is_an_error_and_nothing_is_deleted() {
     error: filesystem:docs: cannot read the folder docs: permission denied
     ");
     w.mode("docs", 0o755);
-    assert_eq!(w.ctx("search harbour --json").found(), ["a.md"]);
+    assert_eq!(w.ctx("search harbour --json").found_ids(), ["a.md"]);
 }
 
 #[test]
@@ -199,8 +199,8 @@ fn files_that_are_not_utf_8_are_read_if_they_are_text_and_passed_over_if_not() {
 
     ----- stderr -----
     ");
-    assert_eq!(w.ctx("search Café --json").found(), ["latin.txt"]);
-    assert_eq!(w.ctx("search lighthouse --json").found(), ["broken.md"]);
+    assert_eq!(w.ctx("search Café --json").found_ids(), ["latin.txt"]);
+    assert_eq!(w.ctx("search lighthouse --json").found_ids(), ["broken.md"]);
     ctx_snapshot!(w.ctx("sync"), @r"
     exit_code: 0
     ----- stdout -----
@@ -229,11 +229,15 @@ fn a_file_of_two_gigabytes_is_a_warning() {
 fn a_bind_that_others_can_reach_needs_a_token() {
     for bind in ["0.0.0.0:0", "[::]:0", "0:0"] {
         let w = TestWorkspace::new().config(&format!("[server]\nbind = \"{bind}\"\n"));
-        w.ctx("serve mcp").code(2).says("can be reached from outside").says("hint: set `server.token`");
-        w.ctx("up").code(2).says("can be reached from outside");
+        w.ctx("serve mcp")
+            .code(2)
+            .stderr_contains("can be reached from outside")
+            .stderr_contains("hint: set `server.token`");
+        w.ctx("up").code(2).stderr_contains("can be reached from outside");
         let w = TestWorkspace::new().config(&format!("[server]\nbind = \"{bind}\"\ntoken = \"hunter2\"\n"));
-        let short = w.ctx("serve mcp").code(2).says("`server.token` is shorter than 16 characters");
-        short.says("hint: set `server.token` to this new one: \"");
+        let short =
+            w.ctx("serve mcp").code(2).stderr_contains("`server.token` is shorter than 16 characters");
+        short.stderr_contains("hint: set `server.token` to this new one: \"");
     }
     let w = TestWorkspace::new().config("[server]\nbind = \"nonsense\"\n");
     ctx_snapshot!(w.ctx("serve mcp"), @r#"

@@ -128,7 +128,7 @@ fn arguments(w: &TestWorkspace) -> Value {
 fn every_client_is_told_how_to_start_the_server() {
     let w = workspace();
     for (client, key, _) in CLIENTS {
-        let outcome = w.ctx(&format!("connect {client}")).success().says("to check: ");
+        let outcome = w.ctx(&format!("connect {client}")).success().stderr_contains("to check: ");
         let answer = w.ctx(&format!("connect {client} --json")).success().json();
         assert_eq!((&answer["client"], &answer["transport"]), (&json!(client), &json!("stdio")));
         let entry = &answer["entry"];
@@ -266,7 +266,7 @@ fn a_file_that_cannot_be_read_is_left_alone() {
     let w = workspace();
     let file = existing(&w, "cursor", "");
     fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
-    w.ctx("connect cursor --write").code(1).says("it is not text");
+    w.ctx("connect cursor --write").code(1).stderr_contains("it is not text");
     assert_eq!(fs::read(&file).unwrap(), [0xff, 0xfe, 0x00]);
 }
 
@@ -275,12 +275,12 @@ fn what_is_read_only_stays_as_it_is() {
     let w = workspace().unprivileged();
     let file = existing(&w, "cursor", "{}");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
-    w.ctx("connect cursor --write").code(1).says("was left alone: it is read-only");
+    w.ctx("connect cursor --write").code(1).stderr_contains("was left alone: it is read-only");
     assert_eq!((fs::read_to_string(&file).unwrap().as_str(), files_in_folder_of(&file).len()), ("{}", 1));
 
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     w.mode("../home/.cursor", 0o500);
-    w.ctx("connect cursor --write").code(1).says("was left alone: Permission denied");
+    w.ctx("connect cursor --write").code(1).stderr_contains("was left alone: Permission denied");
     assert_eq!((fs::read_to_string(&file).unwrap().as_str(), files_in_folder_of(&file).len()), ("{}", 1));
 }
 
@@ -301,7 +301,7 @@ fn a_link_stays_a_link() {
     );
 
     w.remove("../home/dotfiles/mcp.json");
-    w.ctx("connect cursor --write").code(1).says("is a link that leads nowhere");
+    w.ctx("connect cursor --write").code(1).stderr_contains("is a link that leads nowhere");
 }
 
 #[test]
@@ -311,17 +311,17 @@ fn a_server_that_runs_is_called_where_it_is_served() {
         let Some(url) = url else {
             w.ctx(&format!("connect {client} --http"))
                 .code(2)
-                .says("only knows servers that it starts itself");
+                .stderr_contains("only knows servers that it starts itself");
             continue;
         };
-        w.ctx(&format!("connect {client} --http --write")).success().says("the server has to run");
+        w.ctx(&format!("connect {client} --http --write")).success().stderr_contains("the server has to run");
         let entry = &read(&file(&w, client))[key]["ctx-workspace"];
         assert_eq!(entry[url], "http://127.0.0.1:7331/mcp", "{client}: {entry}");
         assert!(entry.get("command").is_none() && entry.get("headers").is_none(), "{client}: {entry}");
     }
     w.ctx("connect generic --http").success();
     let any = TestWorkspace::new();
-    any.ctx("connect cursor --http").code(2).says("takes another port every time");
+    any.ctx("connect cursor --http").code(2).stderr_contains("takes another port every time");
 }
 
 #[test]
@@ -354,16 +354,18 @@ fn a_token_is_named_and_not_shown() {
             assert_eq!(written.contains(TOKEN), needed, "{client}{way}:\n{written}");
         }
     }
-    w.ctx("connect claude --http").success().says("start Claude Code where DOOR_KEY is set");
+    w.ctx("connect claude --http").success().stderr_contains("start Claude Code where DOOR_KEY is set");
 }
 
 #[test]
 fn a_client_that_reads_no_variables_gets_the_token_in_a_file_for_its_owner_alone() {
     let w = workspace_with_token();
-    w.ctx("connect zed --http").success().says("put the token in place of <DOOR_KEY>");
-    w.ctx("connect zed --http --write --project").code(2).says("does not belong into a project's file");
+    w.ctx("connect zed --http").success().stderr_contains("put the token in place of <DOOR_KEY>");
+    w.ctx("connect zed --http --write --project")
+        .code(2)
+        .stderr_contains("does not belong into a project's file");
     assert!(!w.path(".zed").exists());
-    w.ctx("connect zed --http --write").success().says("warning: Zed reads no variables");
+    w.ctx("connect zed --http --write").success().stderr_contains("warning: Zed reads no variables");
     let file = file(&w, "zed");
     let entry = &read(&file)["context_servers"]["ctx-workspace"];
     assert_eq!(entry["headers"]["Authorization"], format!("Bearer {TOKEN}"));
@@ -374,7 +376,8 @@ fn a_client_that_reads_no_variables_gets_the_token_in_a_file_for_its_owner_alone
 #[test]
 fn a_token_in_clear_text_gets_a_variable_to_be_put_in() {
     let w = TestWorkspace::empty().config(&format!("{CONFIG}token = \"{TOKEN}\"\n"));
-    let outcome = w.ctx("connect claude --http").success().says("start Claude Code where CTX_TOKEN is set");
+    let outcome =
+        w.ctx("connect claude --http").success().stderr_contains("start Claude Code where CTX_TOKEN is set");
     assert!(
         outcome.stdout.ends_with(" --header 'Authorization: Bearer ${CTX_TOKEN}'\n"),
         "{}",
@@ -389,8 +392,8 @@ fn variables_of_the_configuration_reach_a_server_that_is_started() {
     assert_eq!(entry("codex")["env_vars"], json!(["DOOR_KEY"]));
     assert_eq!(entry("gemini")["env"], json!({"DOOR_KEY": "${DOOR_KEY}"}));
     assert_eq!(entry("cursor").get("env"), None);
-    w.ctx("connect cursor").success().says("start Cursor where they are set (DOOR_KEY)");
-    w.ctx("connect claude-desktop").success().says("does not pass on");
+    w.ctx("connect cursor").success().stderr_contains("start Cursor where they are set (DOOR_KEY)");
+    w.ctx("connect claude-desktop").success().stderr_contains("does not pass on");
     // The command itself cannot name variables.
     assert!(w.ctx("connect codex").success().stdout.starts_with("[mcp_servers.ctx-workspace]\n"));
 }
@@ -406,13 +409,15 @@ fn a_project_has_files_of_its_own() {
         ("zed", ".zed/settings.json"),
     ] {
         let w = workspace();
-        w.ctx(&format!("connect {client} --project --write")).success().says("paths of this machine");
+        w.ctx(&format!("connect {client} --project --write"))
+            .success()
+            .stderr_contains("paths of this machine");
         assert!(w.read(path).contains("ctx-workspace"), "{client}");
         assert!(!file(&w, client).exists(), "{client}");
     }
     let w = workspace();
-    w.ctx("connect windsurf --project").code(2).says("Windsurf has no settings for one project");
-    w.ctx("connect generic --write").code(2).says("--file PATH");
+    w.ctx("connect windsurf --project").code(2).stderr_contains("Windsurf has no settings for one project");
+    w.ctx("connect generic --write").code(2).stderr_contains("--file PATH");
     w.ctx("connect generic --write --file mine/servers.json").success();
     assert_eq!(read(&w.path("mine/servers.json"))["mcpServers"]["ctx-workspace"]["args"], arguments(&w));
 }
@@ -423,10 +428,10 @@ fn connecting_a_workspace_says_what_is_not_trusted_and_trusts_nothing() {
         "[connectors.filesystem.docs]\nroot = \"docs\"\n[tools.script.greet]\npath = \"greet.lua\"\n";
     let w = TestWorkspace::empty().config(config).file("greet.lua", "").untrusted();
     let warning = "ctx.toml is not trusted, so this is left out: tools.script.greet (greet.lua)";
-    w.ctx("connect cursor --write").success().says(warning);
+    w.ctx("connect cursor --write").success().stderr_contains(warning);
     assert!(w.path("../home/.cursor").exists());
-    w.ctx("trust --show").success().answers("is not trusted");
-    w.ctx("connect cursor --write --trust").success().says("[tools.script.greet]  greet.lua");
+    w.ctx("trust --show").success().stdout_contains("is not trusted");
+    w.ctx("connect cursor --write --trust").success().stderr_contains("[tools.script.greet]  greet.lua");
     assert!(!w.ctx("connect cursor --write").success().stderr.contains("trusted"));
 }
 
@@ -463,7 +468,7 @@ fn invalid_arguments_are_refused_with_a_hint() {
     error: `a.b` cannot be the name of a server
     hint: at most 32 letters, digits, `-` and `_`, like `handbook`
     ");
-    TestWorkspace::empty().ctx("connect cursor").code(2).says("there is no workspace here");
+    TestWorkspace::empty().ctx("connect cursor").code(2).stderr_contains("there is no workspace here");
 }
 
 #[test]

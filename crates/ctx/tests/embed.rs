@@ -36,7 +36,7 @@ fn model(w: &TestWorkspace, query: &str) -> Value {
 #[test]
 fn vectors_that_are_missing_are_made_when_asked_for_and_made_anew_when_asked_for() {
     let w = with("");
-    w.ctx("sync").success().says("vectors of builtin-best-1 are missing for 2 documents");
+    w.ctx("sync").success().stderr_contains("vectors of builtin-best-1 are missing for 2 documents");
     assert_eq!(vectors(&w), best(0, 2));
     assert_eq!(w.ctx("embed pending --json").success().json(), json!({"made": 2, "complete": true}));
     assert_eq!(vectors(&w), best(2, 0));
@@ -49,9 +49,9 @@ fn vectors_that_are_missing_are_made_when_asked_for_and_made_anew_when_asked_for
     ");
     assert_eq!(w.ctx("embed rebuild --json").success().json(), json!({"made": 2, "complete": true}));
     assert_eq!(vectors(&w)["vectors"], 2);
-    assert_eq!(w.ctx("search boats --json").success().found()[0], "a.md");
+    assert_eq!(w.ctx("search boats --json").success().found_ids()[0], "a.md");
     w.write("docs/c.md", "# Wind\nSails.\n");
-    w.ctx("sync").success().says("are missing for 1 document");
+    w.ctx("sync").success().stderr_contains("are missing for 1 document");
     assert_eq!(w.ctx("embed pending --json").success().json()["made"], 1);
 }
 
@@ -104,7 +104,7 @@ fn vectors_that_find_no_space_are_an_error_and_made_when_there_is_some() {
             outcome.stderr.lines().next().unwrap()
         );
         most = most.max(vectors(&w)["vectors"].as_u64().unwrap());
-        assert!(!w.ctx("search sailors --json").success().found().is_empty(), "words are enough");
+        assert!(!w.ctx("search sailors --json").success().found_ids().is_empty(), "words are enough");
         w.ctx("doctor").success();
     }
     assert!(most > 0, "some were made before there was no space left");
@@ -160,7 +160,7 @@ fn an_interrupted_embedding_says_so_keeps_what_was_made_and_can_go_on() {
 #[test]
 fn a_sync_can_wait_for_the_vectors() {
     let w = with("fill = \"wait\"\n");
-    w.ctx("sync").success().says("made 2 vectors");
+    w.ctx("sync").success().stderr_contains("made 2 vectors");
     assert_eq!(vectors(&w)["pending_documents"], 0);
     let unchanged = w.ctx("sync").success();
     assert!(!unchanged.stderr.contains("vector"), "{}", unchanged.stderr);
@@ -179,13 +179,16 @@ fn nonsense_is_answered_with_nothing_and_a_next_step() {
     nothing relevant found
     hint: try other words; `ctx sources` shows what is indexed
     ");
-    w.ctx("search qwertz --source filesystem").success().says("hint: try it without a filter");
+    w.ctx("search qwertz --source filesystem").success().stderr_contains("hint: try it without a filter");
     assert_eq!(w.ctx("search xyzzy qwertz blorp --json").success().json(), json!({"results": []}));
     let config = w.read("ctx.toml") + "[retrieval]\nmin_cosine = -1\n";
     w.write("ctx.toml", &config);
-    assert_eq!(w.ctx("search xyzzy qwertz blorp --json").success().found().len(), 2, "all that is there");
+    assert_eq!(w.ctx("search xyzzy qwertz blorp --json").success().found_ids().len(), 2, "all that is there");
     w.write("ctx.toml", config.replace("-1", "1.5"));
-    w.ctx("search boats").code(2).says("retrieval.min_cosine").says("must be between -1 and 1");
+    w.ctx("search boats")
+        .code(2)
+        .stderr_contains("retrieval.min_cosine")
+        .stderr_contains("must be between -1 and 1");
 }
 
 #[test]
@@ -260,12 +263,15 @@ fn a_model_that_is_down_is_told_and_everything_else_works() {
         "provider = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:1/v1\"\napi_key = \"${MODEL_KEY}\"\n",
     )
     .env("MODEL_KEY", KEY);
-    let synced = w.ctx("sync").success().says("vectors of openai:m are missing for 2 documents");
-    assert_eq!(w.ctx("search anchor --json").success().found()[0], "a.md");
+    let synced = w.ctx("sync").success().stderr_contains("vectors of openai:m are missing for 2 documents");
+    assert_eq!(w.ctx("search anchor --json").success().found_ids()[0], "a.md");
     assert_eq!(model(&w, "anchor"), "builtin-fast-1");
+    let pending = w
+        .ctx("-vv embed pending")
+        .code(1)
+        .stderr_contains("cannot reach openai at http://127.0.0.1:1/v1/embeddings");
     let pending =
-        w.ctx("-vv embed pending").code(1).says("cannot reach openai at http://127.0.0.1:1/v1/embeddings");
-    let pending = pending.says("hint: check [embedding] in ctx.toml; what was made so far is kept");
+        pending.stderr_contains("hint: check [embedding] in ctx.toml; what was made so far is kept");
     let doctor = w.ctx("doctor");
     ctx_snapshot!(doctor, @r"
     exit_code: 1

@@ -173,11 +173,11 @@ fn a_name_that_several_sources_have_must_say_which() {
 #[test]
 fn a_file_without_questions_and_a_store_without_documents_are_refused() {
     let w = TestWorkspace::new().file("docs/a.md", "harbour").file("empty.jsonl", "\n");
-    w.ctx("eval missing.jsonl").code(2).says("cannot read missing.jsonl");
-    w.ctx("eval empty.jsonl").code(2).says("empty.jsonl has no questions");
+    w.ctx("eval missing.jsonl").code(2).stderr_contains("cannot read missing.jsonl");
+    w.ctx("eval empty.jsonl").code(2).stderr_contains("empty.jsonl has no questions");
     w.write("eval.jsonl", r#"{"query": "harbour", "expect": "a.md"}"#);
-    w.ctx("eval eval.jsonl").code(1).says("nothing is indexed yet");
-    w.ctx("eval eval.jsonl --mode fuzzy").code(2).says("write `keyword`, `semantic` or `hybrid`");
+    w.ctx("eval eval.jsonl").code(1).stderr_contains("nothing is indexed yet");
+    w.ctx("eval eval.jsonl --mode fuzzy").code(2).stderr_contains("write `keyword`, `semantic` or `hybrid`");
 }
 
 #[test]

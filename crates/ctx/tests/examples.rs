@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{MockWebServer, RecordedRequest, TestWorkspace, reply, reply_with};
+use ctx_testkit::{MockWebServer, RecordedRequest, TestWorkspace, http_response, http_response_with};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -67,13 +67,14 @@ fn the_tools_and_agents_that_need_nothing_are_served_as_they_are() {
 
 fn jira(asked: &RecordedRequest) -> Vec<u8> {
     if asked.header("authorization") != Some(JIRA_AUTHORIZATION) {
-        return reply(401, "Client must be authenticated to access this resource.");
+        return http_response(401, "Client must be authenticated to access this resource.");
     }
     match asked.json()["fields"]["project"]["key"].as_str() {
-        Some("ENG") => {
-            reply(201, r#"{"id":"10041","key":"ENG-41","self":"https://x.test/rest/api/3/issue/10041"}"#)
-        }
-        _ => reply(400, r#"{"errorMessages":[],"errors":{"project":"valid project is required"}}"#),
+        Some("ENG") => http_response(
+            201,
+            r#"{"id":"10041","key":"ENG-41","self":"https://x.test/rest/api/3/issue/10041"}"#,
+        ),
+        _ => http_response(400, r#"{"errorMessages":[],"errors":{"project":"valid project is required"}}"#),
     }
 }
 
@@ -97,7 +98,7 @@ fn a_jira_ticket_is_created_with_links_to_what_belongs_to_it() {
             })
         )
     );
-    let asked = web.asked().pop().unwrap();
+    let asked = web.requests().pop().unwrap();
     assert_eq!(asked.target(), "POST /rest/api/3/issue");
     assert_eq!(asked.header("content-type"), Some("application/json"));
     let fields = &asked.json()["fields"];
@@ -119,7 +120,7 @@ fn a_jira_ticket_is_created_with_links_to_what_belongs_to_it() {
     let result = &refused.body["result"];
     assert_eq!((refused.status, &result["error"]), (200, &json!("Jira answered 400")));
     assert!(result["details"].as_str().unwrap().contains("valid project is required"), "{result}");
-    let paragraphs = web.asked().pop().unwrap().json()["fields"]["description"]["content"].clone();
+    let paragraphs = web.requests().pop().unwrap().json()["fields"]["description"]["content"].clone();
     assert_eq!(paragraphs.as_array().unwrap().len(), 1, "nothing is linked that was not asked for");
     server.stop().success();
 }
@@ -127,8 +128,8 @@ fn a_jira_ticket_is_created_with_links_to_what_belongs_to_it() {
 #[test]
 fn a_message_is_posted_to_slack_with_the_best_page() {
     let web = MockWebServer::serve(|asked| match asked.target() {
-        "POST /services/T0/B0/s3cretpath" => reply(200, "ok"),
-        _ => reply(404, "no_service"),
+        "POST /services/T0/B0/s3cretpath" => http_response(200, "ok"),
+        _ => http_response(404, "no_service"),
     });
     let w = example(&["tools/post-slack.lua"], &[("hooks.slack.com", "127.0.0.1")])
         .env("SLACK_WEBHOOK_URL", &web.url("/services/T0/B0/s3cretpath"));
@@ -140,7 +141,7 @@ fn a_message_is_posted_to_slack_with_the_best_page() {
     assert_eq!(post(&[]), json!({"posted": true, "blocks": 1}));
     let with_page = post(&["--param", "search=how do I roll back a release?"]);
     assert_eq!(with_page, json!({"posted": true, "blocks": 2}));
-    let asked = web.asked();
+    let asked = web.requests();
     let section = json!({"type": "section", "text": {"type": "mrkdwn", "text": "Deploy *done*"}});
     assert_eq!(asked[0].json(), json!({"text": "Deploy *done*", "blocks": [section]}));
     let page = asked[1].json()["blocks"][1]["elements"][0]["text"].clone();
@@ -182,7 +183,7 @@ fn github(asked: &RecordedRequest, issues: &[Value]) -> Vec<u8> {
     let (size, page) = (number("per_page"), number("page"));
     let changed = issues.iter().filter(|issue| issue["updated_at"].as_str().unwrap() >= since.as_str());
     let shown: Vec<&Value> = changed.skip(size * (page - 1)).take(size).collect();
-    reply_with(200, &[("Content-Type", "application/json; charset=utf-8")], &json!(shown).to_string())
+    http_response_with(200, &[("Content-Type", "application/json; charset=utf-8")], &json!(shown).to_string())
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn issues_are_read_page_by_page_and_then_only_what_changed() {
     )
     .env("GITHUB_TOKEN", "ghp_hunter2hunter2");
     assert_eq!(w.ctx("sync script:issues").success().stdout, "script:issues: 100 added\n");
-    let asked = early.asked();
+    let asked = early.requests();
     assert_eq!(asked.len(), 2, "a page that is full has another after it");
     assert!(asked[0].target().starts_with("GET /repos/larkspoke/dispatch/issues?"), "{}", asked[0].line);
     assert_eq!(asked[0].header("authorization"), Some("Bearer ghp_hunter2hunter2"));
@@ -207,36 +208,36 @@ fn issues_are_read_page_by_page_and_then_only_what_changed() {
     let hit = found.json()["results"][0].clone();
     let number = hit["source_id"].as_str().unwrap();
     assert_eq!(hit["title"], format!("#{number} Couriers see yesterday's delivery windows"));
-    assert_eq!(w.ctx("search Reload --source script:issues --mode keyword --json").found(), [""; 0]);
+    assert_eq!(w.ctx("search Reload --source script:issues --mode keyword --json").found_ids(), [""; 0]);
 
     w.write("ctx.toml", w.read("ctx.toml").replace(&early.url(""), &late.url("")));
     assert_eq!(w.ctx("sync script:issues").success().stdout, "script:issues: 1 updated, 1 unchanged\n");
-    assert_eq!(late.asked()[0].parameter("since"), Some("2026-01-07T02%3A30%3A00Z"));
-    assert_eq!(late.asked().len(), 1);
-    let renamed = w.ctx("search right --source script:issues --mode keyword --json").found();
+    assert_eq!(late.requests()[0].parameter("since"), Some("2026-01-07T02%3A30%3A00Z"));
+    assert_eq!(late.requests().len(), 1);
+    let renamed = w.ctx("search right --source script:issues --mode keyword --json").found_ids();
     assert_eq!(renamed, ["1"]);
     assert_eq!(w.ctx("sync script:issues").success().stdout, "script:issues: 1 unchanged\n");
-    assert_eq!(late.asked()[1].parameter("since"), Some("2026-02-01T00%3A00%3A00Z"));
+    assert_eq!(late.requests()[1].parameter("since"), Some("2026-02-01T00%3A00%3A00Z"));
 }
 
 #[test]
 fn a_service_that_refuses_leaves_what_is_known() {
     let web = MockWebServer::serve(|asked| match asked.header("authorization") {
-        Some(_) => reply(401, r#"{"message":"Bad credentials"}"#),
+        Some(_) => http_response(401, r#"{"message":"Bad credentials"}"#),
         None => github(asked, &issues(3, false)),
     });
     let url = format!("token = \"${{GITHUB_TOKEN:-}}\"\napi_url = \"{}\"", web.url(""));
     let w = example(&["connectors/github-issues.lua"], &[("token = \"${GITHUB_TOKEN:-}\"", &url)]);
     assert_eq!(w.ctx("sync script:issues").success().stdout, "script:issues: 2 added\n");
     let w = w.env("GITHUB_TOKEN", "ghp_hunter2hunter2");
-    w.ctx("sync script:issues").code(1).says("GitHub answered 401 for /repos/owner/name/issues");
-    assert_eq!(w.ctx("search yesterday --source script:issues --limit 1 --json").found(), ["1"]);
+    w.ctx("sync script:issues").code(1).stderr_contains("GitHub answered 401 for /repos/owner/name/issues");
+    assert_eq!(w.ctx("search yesterday --source script:issues --limit 1 --json").found_ids(), ["1"]);
 }
 
 fn feed(body: &'static str) -> MockWebServer {
     MockWebServer::serve(move |asked| match asked.header("if-none-match") {
-        Some(ETAG) => reply_with(304, &[("ETag", ETAG)], ""),
-        _ => reply_with(200, &[("ETag", ETAG)], body),
+        Some(ETAG) => http_response_with(304, &[("ETag", ETAG)], ""),
+        _ => http_response_with(200, &[("ETag", ETAG)], body),
     })
 }
 
@@ -276,10 +277,10 @@ fn an_rss_feed_is_read_and_asked_for_again_only_when_it_changed() {
             "2026-03-01T08:00:00Z"
         ])
     );
-    assert_eq!(w.ctx("search setts --mode keyword --source script:news --json").found(), ["blog-41"]);
+    assert_eq!(w.ctx("search setts --mode keyword --source script:news --json").found_ids(), ["blog-41"]);
 
     w.ctx("sync script:news").success();
-    let asked = web.asked();
+    let asked = web.requests();
     assert_eq!((asked[0].header("if-none-match"), asked[1].header("if-none-match")), (None, Some(ETAG)));
     assert_eq!(w.ctx("stats --json").json()["documents"], 2, "what a feed does not name stays");
 }
@@ -306,19 +307,19 @@ fn an_atom_feed_is_read_too() {
         told(&documents[0]),
         json!(["Dispatch 6", null, "https://larkspoke.example/releases/6", "2026-02-10T18:30:02Z"])
     );
-    assert_eq!(w.ctx("search freight --mode keyword --source script:news --json").found().len(), 1);
+    assert_eq!(w.ctx("search freight --mode keyword --source script:news --json").found_ids().len(), 1);
 }
 
 #[test]
 fn a_feed_without_an_etag_loses_no_entry_that_it_forgot() {
     let web = MockWebServer::serve(|asked| match asked.target() {
-        "GET /feed.xml" => reply(200, RSS),
-        _ => reply(200, &RSS.replace("blog-41", "blog-42")),
+        "GET /feed.xml" => http_response(200, RSS),
+        _ => http_response(200, &RSS.replace("blog-41", "blog-42")),
     });
     let w = news(&web);
     w.ctx("sync script:news").success();
     w.write("ctx.toml", w.read("ctx.toml").replace("/feed.xml", "/later.xml"));
     let again = w.ctx("sync script:news").success();
     assert_eq!(again.stdout, "script:news: 1 added, 1 unchanged\n");
-    assert!(web.asked().iter().all(|asked| asked.header("if-none-match").is_none()));
+    assert!(web.requests().iter().all(|asked| asked.header("if-none-match").is_none()));
 }

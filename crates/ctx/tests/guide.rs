@@ -5,7 +5,7 @@
 use crate::apis::StdioSession;
 use ctx_testkit::{
     HttpResponse, MockWebServer, RecordedRequest, TestServer, TestWorkspace, github_description,
-    official_packages, reply, reply_with,
+    http_response, http_response_with, official_packages,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -153,7 +153,7 @@ fn every_function_that_the_guide_names_is_there() {
 
 fn tickets(asked: &RecordedRequest) -> Vec<u8> {
     if asked.header("authorization") != Some("Bearer hunter2-hunter2") {
-        return reply(401, "{}");
+        return http_response(401, "{}");
     }
     let ticket = |id: &str, text: &str| {
         json!({
@@ -166,7 +166,7 @@ fn tickets(asked: &RecordedRequest) -> Vec<u8> {
         None => json!([ticket("a", "The harbour crane squeaks."), ticket("b", "The lighthouse is dark.")]),
         Some(_) => json!([ticket("b", "The lighthouse shines.")]),
     };
-    reply(200, &json!({"tickets": tickets, "now": "cursor-1"}).to_string())
+    http_response(200, &json!({"tickets": tickets, "now": "cursor-1"}).to_string())
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn a_connector_is_made_tried_and_synced_as_the_guide_says() {
     let scanned = w.ctx("connector test connectors/tickets.lua --json").success().json();
     assert_eq!((&scanned["scan"]["items"], &scanned["scan"]["cursor"]), (&json!(2), &json!("\"cursor-1\"")));
     assert_eq!(w.ctx("sync script:tickets").success().stdout, "script:tickets: 2 added\n");
-    assert_eq!(w.ctx("search lighthouse --tag open --mode keyword --json").found(), ["b"]);
+    assert_eq!(w.ctx("search lighthouse --tag open --mode keyword --json").found_ids(), ["b"]);
     assert_eq!(w.ctx("sync script:tickets").success().stdout, "script:tickets: 1 updated\n");
-    assert_eq!(web.asked().pop().unwrap().parameter("since"), Some("cursor-1"));
+    assert_eq!(web.requests().pop().unwrap().parameter("since"), Some("cursor-1"));
     let found = w.ctx("search harbour --mode keyword --json").success().json();
     assert_eq!(found["results"][0]["source_url"], "https://tickets.example.com/a", "what is not named stays");
 }
@@ -348,7 +348,8 @@ fn store_description() -> Value {
 
 /// Responds like the pet store and GitHub.
 fn store_and_github(asked: &RecordedRequest) -> Vec<u8> {
-    let json = |value: Value| reply_with(200, &[("Content-Type", "application/json")], &value.to_string());
+    let json =
+        |value: Value| http_response_with(200, &[("Content-Type", "application/json")], &value.to_string());
     let (path, _) = asked.target().split_once('?').unwrap_or((asked.target(), ""));
     match path {
         "GET /api/v3/openapi.json" => json(store_description()),
@@ -361,7 +362,7 @@ fn store_and_github(asked: &RecordedRequest) -> Vec<u8> {
             "2" => json(json!([{"title": "c"}])),
             _ => json(json!([])),
         },
-        _ => reply(404, "{}"),
+        _ => http_response(404, "{}"),
     }
 }
 
@@ -390,13 +391,15 @@ fn apis_are_called_as_the_guide_says() {
     w.write("petstore.yaml", store_description().to_string());
     w.write("ctx.toml", toml[0].replace("https://petstore.example/v3", &web.url("/api/v3")));
     w.write("order.luau", lua[0]);
-    w.ctx("exec order.luau").code(2).says("ctx trust");
+    w.ctx("exec order.luau").code(2).stderr_contains("ctx trust");
     w.ctx("trust").success();
     for command in guide.commands("ctx ").into_iter().filter(|line| line.contains('#')) {
         match w.shell(command) {
-            doctor if command.starts_with("ctx doctor") => doctor.answers("✓ apis.petstore: 3 functions"),
-            exec if command.starts_with("ctx exec") => exec.success().answers("\"id\": 4711"),
-            other => other.success().answers("petstore"),
+            doctor if command.starts_with("ctx doctor") => {
+                doctor.stdout_contains("✓ apis.petstore: 3 functions")
+            }
+            exec if command.starts_with("ctx exec") => exec.success().stdout_contains("\"id\": 4711"),
+            other => other.success().stdout_contains("petstore"),
         };
     }
     let mut client = StdioSession::start(&w, &["serve", "mcp", "--stdio"]);
@@ -417,11 +420,11 @@ fn a_large_api_is_called_as_the_guide_says() {
     let w = TestWorkspace::empty().config(&section).env("GITHUB_TOKEN", "secret-x");
     w.write("labels.luau", format!("{}return 1", lua[1]));
     w.ctx("exec labels.luau").success();
-    let sent: Vec<Value> = web.asked().iter().map(RecordedRequest::json).collect();
+    let sent: Vec<Value> = web.requests().iter().map(RecordedRequest::json).collect();
     assert_eq!(sent, vec![json!({"name": "bug", "color": "d73a4a"}); 3]);
     w.write("titles.luau", lua[2]);
     assert_eq!(w.ctx("exec titles.luau").success().json(), json!(["a", "b", "c"]));
-    w.ctx("docs github.issues_create").success().answers("request_body: { title: ");
+    w.ctx("docs github.issues_create").success().stdout_contains("request_body: { title: ");
 
     let narrowed: Vec<String> = toml[2]
         .lines()
@@ -430,7 +433,7 @@ fn a_large_api_is_called_as_the_guide_says() {
     w.write("ctx.toml", narrowed.join("\n"));
     w.ctx("docs github.issues_get")
         .success()
-        .answers("issues_get(params: { repo: string, issue_number: number })");
+        .stdout_contains("issues_get(params: { repo: string, issue_number: number })");
     let listed = w.ctx("upstream test github").success().stdout;
     let has = |name: &str| listed.contains(&format!("github.{name} "));
     assert!(has("pulls_get") && has("users_get_authenticated") && has("search_code"), "{listed}");
@@ -444,7 +447,7 @@ fn credentials_of_apis_are_told_and_types_are_generated_as_the_guide_says() {
     let w = TestWorkspace::empty().config(guide.blocks("toml")[1]);
     w.write("petstore.yaml", store_description().to_string());
     for name in secrets {
-        w.ctx("config show").success().says(name);
+        w.ctx("config show").success().stderr_contains(name);
     }
     let w = secrets.into_iter().fold(w, |w, name| w.env(name, "secret-x"));
     let shown = w.ctx("config show").success();

@@ -23,7 +23,7 @@ fn questions_find_the_page_that_answers_them() {
         ("why did we choose nomad over kubernetes", "adr/0001-nomad-instead-of-kubernetes.md"),
         ("how long do we keep personal data", "policies/data-retention.md"),
     ] {
-        let found = w.ctx_args(["search", question, "--json"]).success().found();
+        let found = w.ctx_args(["search", question, "--json"]).success().found_ids();
         assert_eq!(found.first().map(String::as_str), Some(page), "{question}: {found:?}");
     }
 }
@@ -38,7 +38,7 @@ fn vague_questions_have_their_page_among_the_first_three() {
         ("my first day", "onboarding/first-week.md"),
         ("promote the standby", "runbooks/database-failover.md"),
     ] {
-        let found = w.ctx_args(["search", question, "--limit", "3", "--json"]).success().found();
+        let found = w.ctx_args(["search", question, "--limit", "3", "--json"]).success().found_ids();
         assert!(found.iter().any(|name| name == page), "{question}: {found:?}");
     }
 }
@@ -55,9 +55,9 @@ fn the_whole_handbook_is_read_and_nothing_is_wrong_with_it() {
     vectors of builtin-best-1 are missing for 30 documents: a server makes them while it runs, `ctx embed pending` does it now
     ");
     w.ctx("doctor").success();
-    let tagged = w.ctx("search release --tag handbook --json").success().found();
+    let tagged = w.ctx("search release --tag handbook --json").success().found_ids();
     assert!(!tagged.is_empty());
-    assert!(w.ctx("search release --tag elsewhere --json").success().found().is_empty());
+    assert!(w.ctx("search release --tag elsewhere --json").success().found_ids().is_empty());
 }
 
 #[test]

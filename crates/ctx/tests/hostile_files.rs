@@ -43,7 +43,7 @@ fn peak_kb(process_id: u32) -> u64 {
 fn finds(server: &TestServer, query: &str, name: &str) -> bool {
     let reply = server.post("/tools/search", &json!({"query": query}));
     // Until there is an index, a search fails with a status that asks for a retry.
-    reply.status == 200 && reply.found() == [name]
+    reply.status == 200 && reply.found_ids() == [name]
 }
 
 /// Polls `/health` until `done`; returns the number of requests and the slowest response.
@@ -186,8 +186,8 @@ fn a_file_that_brings_the_process_down_is_skipped_the_third_time() {
         outcome.stderr.contains("reading it has ended ctx twice; it is skipped until it changes"),
         "{outcome:?}"
     );
-    assert_eq!(w.ctx("search harbour --json").found(), ["fine.md"]);
+    assert_eq!(w.ctx("search harbour --json").found_ids(), ["fine.md"]);
     w.write("docs/harm.html", "<p>lighthouse");
     w.ctx("sync").success();
-    assert_eq!(w.ctx("search lighthouse --json").found(), ["harm.html"]);
+    assert_eq!(w.ctx("search lighthouse --json").found_ids(), ["harm.html"]);
 }

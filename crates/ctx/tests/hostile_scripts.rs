@@ -44,10 +44,10 @@ impl TestServers {
 
     /// The error message if a script did not end as expected.
     fn violation(&self, case: &HostileScript) -> Option<String> {
-        let server = if case.is_endless() { &self.hasty } else { &self.patient };
+        let server = if case.expects_timeout() { &self.hasty } else { &self.patient };
         let reply = server.post("/tools/execute", &json!({ "script": case.source }));
-        let fits = kinds(&reply).iter().any(|kind| case.is_met_by(Err(kind)))
-            || reply.status == 200 && case.is_met_by(Ok(&reply.body["result"]));
+        let fits = kinds(&reply).iter().any(|kind| case.matches(Err(kind)))
+            || reply.status == 200 && case.matches(Ok(&reply.body["result"]));
         (!fits).then(|| format!("{}: {} {}", case.name, reply.status, reply.body))
     }
 }
@@ -160,17 +160,15 @@ fn hostile_scripts_end_as_they_must_for_exec_too() {
     let cases = hostile_scripts();
     let mut complaints = Vec::new();
     for case in cases.iter().step_by(EXEC_EVERY) {
-        let w = if case.is_endless() { &quick } else { &slow };
+        let w = if case.expects_timeout() { &quick } else { &slow };
         w.write("hostile.luau", &case.source);
         let ended = w.ctx("exec hostile.luau --json");
         let fits = match ended.code {
-            Some(0) => case.is_met_by(Ok(&ended.json()["result"])),
-            Some(1) if ended.stderr.contains("timed out") => case.is_met_by(Err("time")),
-            Some(1) => {
-                ["raised", "memory", "result", "contract"].iter().any(|kind| case.is_met_by(Err(kind)))
-            }
+            Some(0) => case.matches(Ok(&ended.json()["result"])),
+            Some(1) if ended.stderr.contains("timed out") => case.matches(Err("time")),
+            Some(1) => ["raised", "memory", "result", "contract"].iter().any(|kind| case.matches(Err(kind))),
             // The static check rejects unsupported syntax before the script runs.
-            Some(2) => case.is_met_by(Err("source")) || case.is_met_by(Err("raised")),
+            Some(2) => case.matches(Err("source")) || case.matches(Err("raised")),
             _ => false,
         };
         if !fits {

@@ -57,7 +57,7 @@ fn init_reads_every_format_and_says_what_it_leaves_out() {
         .file("Makefile", "all:")
         .file("settings.yaml", "a: 1");
     let created = w.ctx("init").success();
-    created.clone().answers(
+    created.clone().stdout_contains(
         "not indexed: 2 .png (no known text format); 1 file without an ending (unknown format): `include_globs` and \
          `exclude_globs` in ctx.toml decide\n",
     );
@@ -70,7 +70,7 @@ fn init_reads_every_format_and_says_what_it_leaves_out() {
     empty.ctx("init").success();
     let written = empty.read("ctx.toml");
     assert!(written.contains(&format!("include_globs = [\"**/*.{{{documents}}}\"]")), "{written}");
-    w.shell("ctx up report.PDF").code(2).says("a workspace is a folder");
+    w.shell("ctx up report.PDF").code(2).stderr_contains("a workspace is a folder");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_new_workspace_indexes_settings_and_names_without_an_ending_and_nothing_gene
         .file("small.json", "{\"zebra\": 1}");
     w.ctx("init").success();
     w.ctx("sync").success();
-    let mut found = w.ctx("search zebra --json --limit 50 --mode keyword").success().found();
+    let mut found = w.ctx("search zebra --json --limit 50 --mode keyword").success().found_ids();
     found.sort();
     assert_eq!(found, ["README", "deploy.yaml", "service.xml", "small.json", "sub/Dockerfile"]);
 }
@@ -105,7 +105,7 @@ fn neither_settings_nor_scripts_are_documents() {
         .file("tools/greet.lua", tool)
         .file("notes.md", "a zebra");
     w.ctx("sync").success();
-    assert_eq!(w.ctx("search zebra --json").success().found(), ["notes.md"]);
+    assert_eq!(w.ctx("search zebra --json").success().found_ids(), ["notes.md"]);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn neither_settings_nor_scripts_are_documents_in_the_repository_of_the_workspace
     .success();
     let found = |w: &TestWorkspace| {
         w.ctx("sync").success();
-        let mut found = w.ctx("search zebra --json --limit 50").success().found();
+        let mut found = w.ctx("search zebra --json --limit 50").success().found_ids();
         found.sort();
         found
     };
@@ -166,8 +166,8 @@ fn init_elsewhere_leaves_this_folder_alone() {
     assert!(!w.path("ctx.toml").exists());
     w.ctx("search project").code(2);
     w.ctx("-c project/ctx.toml sync").success();
-    assert_eq!(w.ctx("-c project/ctx.toml search project --json").found(), ["README.md"]);
-    w.ctx("init nowhere").code(2).says("there is no folder nowhere");
+    assert_eq!(w.ctx("-c project/ctx.toml search project --json").found_ids(), ["README.md"]);
+    w.ctx("init nowhere").code(2).stderr_contains("there is no folder nowhere");
 }
 
 #[test]
@@ -366,8 +366,8 @@ fn runs_are_recorded_and_one_can_be_looked_at() {
     no runs are recorded
     ");
     w.ctx("search button").success();
-    w.ctx("runs --failed").success().says("no run that failed is recorded");
-    w.ctx("runs --tool nobody").success().says("no run of this tool is recorded");
+    w.ctx("runs --failed").success().stderr_contains("no run that failed is recorded");
+    w.ctx("runs --tool nobody").success().stderr_contains("no run of this tool is recorded");
     w.ctx("search button --limit 0").code(2);
     ctx_snapshot!(w.ctx("runs --failed"), @r"
     exit_code: 0
@@ -501,10 +501,10 @@ fn a_workspace_is_found_from_below_and_by_name_from_anywhere() {
     let w = synced();
     fs::create_dir_all(w.path("docs/deep/er")).unwrap();
     let below = w.shell("cd docs/deep/er && ctx search button --json").success();
-    assert_eq!(below.found(), ["deploy.md"]);
+    assert_eq!(below.found_ids(), ["deploy.md"]);
     let elsewhere =
         w.shell("CTX_CONFIG=$PWD/ctx.toml && export CTX_CONFIG && cd / && ctx search button --json");
-    assert_eq!(elsewhere.success().found(), ["deploy.md"]);
+    assert_eq!(elsewhere.success().found_ids(), ["deploy.md"]);
 }
 
 #[test]
@@ -520,7 +520,7 @@ fn quiet_leaves_answers_and_errors() {
 
     ----- stderr -----
     ");
-    w.ctx("-q sync nowhere").code(2).says("error: no source named `nowhere`");
+    w.ctx("-q sync nowhere").code(2).stderr_contains("error: no source named `nowhere`");
 }
 
 #[test]
@@ -532,9 +532,9 @@ fn a_source_that_left_the_configuration_can_be_forgotten() {
         "[connectors.filesystem.renamed]\nroot = \"docs\"\n[embedding]\nprovider = \"disabled\"\n",
     );
     w.ctx("sync").success();
-    assert_eq!(w.ctx("search button --json").found(), ["deploy.md", "deploy.md"]);
+    assert_eq!(w.ctx("search button --json").found_ids(), ["deploy.md", "deploy.md"]);
     assert!(w.ctx("doctor").success().stdout.contains("ctx sources --forget filesystem:docs"));
     w.ctx("sources --forget filesystem:docs").success();
-    assert_eq!(w.ctx("search button --json").found(), ["deploy.md"]);
+    assert_eq!(w.ctx("search button --json").found_ids(), ["deploy.md"]);
     w.ctx("sources --forget filesystem:docs").code(2);
 }

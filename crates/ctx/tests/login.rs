@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::{
-    CommandOutput, GUARDED_SECRET, HttpResponse, OAuthMcpServer, TestServer, TestWorkspace, browse, signal,
+    CommandOutput, HttpResponse, OAUTH_SECRET, OAuthMcpServer, TestServer, TestWorkspace, browse, signal,
     wait_until,
 };
 use serde_json::json;
@@ -49,7 +49,7 @@ fn log_in(w: &TestWorkspace) -> (Option<i32>, String) {
 
 #[track_caller]
 fn without_secrets(text: String) -> String {
-    assert!(!text.contains(GUARDED_SECRET), "a secret is shown: {text}");
+    assert!(!text.contains(OAUTH_SECRET), "a secret is shown: {text}");
     text
 }
 
@@ -73,19 +73,19 @@ fn a_login_is_asked_for_made_and_taken_up_by_what_runs() {
     let w = workspace(&up);
     let server = w.spawn_server();
     assert!(execute(&server, "read").body.to_string().contains(NEEDED));
-    run(&w, "read").code(1).says(NEEDED);
+    run(&w, "read").code(1).stderr_contains(NEEDED);
     assert!(w.ctx("upstream list").success().stdout.contains(NEEDED));
-    w.ctx("upstream test up").code(1).says(NEEDED);
+    w.ctx("upstream test up").code(1).stderr_contains(NEEDED);
     let doctor = w.ctx("doctor").code(1).stdout;
     assert!(
         doctor.contains("up needs you to log in") && doctor.contains("ctx upstream login up"),
         "{doctor}"
     );
-    let before = up.asked().len();
+    let before = up.requests().len();
     for _ in 0..3 {
         assert!(execute(&server, "read").body.to_string().contains(NEEDED));
     }
-    assert_eq!(up.asked().len(), before, "a server that lets nobody in is not asked again");
+    assert_eq!(up.requests().len(), before, "a server that lets nobody in is not asked again");
 
     let (code, printed) = log_in(&w);
     assert_eq!(code, Some(0), "{printed}");
@@ -95,7 +95,7 @@ fn a_login_is_asked_for_made_and_taken_up_by_what_runs() {
     assert!(done.stdout.contains("read with"), "{}", done.stdout);
     assert!(w.ctx("upstream list").success().stdout.contains("2 tools"));
     w.ctx("doctor").success();
-    assert_eq!(up.times_logged_in(), 1);
+    assert_eq!(up.login_count(), 1);
 
     let folder = w.path("state/ctx");
     assert_eq!(mode(&folder), 0o700);
@@ -129,7 +129,7 @@ fn all_that_is_kept_is_the_users_alone_whatever_the_umask() {
     assert!(files > 5);
     let store = w.data("ctx.sqlite");
     w.mode(w.data("").to_str().unwrap(), 0o755);
-    w.ctx("doctor").code(1).answers("✗ privacy: others on this machine may use ");
+    w.ctx("doctor").code(1).stdout_contains("✗ privacy: others on this machine may use ");
     assert_eq!(mode(&store), 0o600);
 }
 
@@ -139,7 +139,7 @@ fn what_a_login_brings_is_shown_nowhere() {
     let w = workspace(&up);
     let server = w.spawn_server();
     log_in(&w);
-    up.end_tokens();
+    up.revoke_access_tokens();
     w.write("script.lua", "error(sdk.up.read{})");
     let failed = w.ctx("-v -v exec script.lua").code(1);
     without_secrets(failed.stdout);
@@ -159,7 +159,7 @@ fn a_token_that_has_ended_is_renewed_once_for_all() {
     let server = w.spawn_server();
     assert_eq!(execute(&server, "read").status, 200);
     for round in 1..=3 {
-        up.end_tokens();
+        up.revoke_access_tokens();
         std::thread::scope(|scope| {
             let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| execute(&server, "read"))).collect();
             for call in calls {
@@ -167,18 +167,18 @@ fn a_token_that_has_ended_is_renewed_once_for_all() {
                 assert_eq!(reply.status, 200, "{}", reply.body);
             }
         });
-        assert_eq!(up.times_renewed(), round);
+        assert_eq!(up.refresh_count(), round);
     }
     run(&w, "read").success();
-    assert_eq!((up.times_renewed(), up.times_logged_in()), (3, 1), "another process has the last token");
-    up.end_tokens();
+    assert_eq!((up.refresh_count(), up.login_count()), (3, 1), "another process has the last token");
+    up.revoke_access_tokens();
     let start = || w.command(["exec", "script.lua"]).stdout(Stdio::null()).spawn().unwrap();
     let processes: Vec<_> = (0..4).map(|_| start()).collect();
     assert_eq!(execute(&server, "read").status, 200);
     for mut process in processes {
         assert!(process.wait().unwrap().success());
     }
-    assert_eq!(up.times_renewed(), 4, "for all processes, too");
+    assert_eq!(up.refresh_count(), 4, "for all processes, too");
     server.stop().success();
 }
 
@@ -206,20 +206,20 @@ fn a_login_that_has_ended_or_was_forgotten_is_asked_for_again() {
     log_in(&w);
     let server = w.spawn_server();
     assert_eq!(execute(&server, "read").status, 200);
-    up.end_logins();
+    up.revoke_all_tokens();
     assert!(execute(&server, "read").body.to_string().contains(NEEDED));
     assert_eq!(log_in(&w).0, Some(0));
     assert_eq!(execute(&server, "read").status, 200);
     let told = w.ctx("upstream logout up").success().stdout;
     assert!(told.contains("is forgotten"), "{told}");
-    run(&w, "read").code(1).says(NEEDED);
+    run(&w, "read").code(1).stderr_contains(NEEDED);
     wait_until("what runs knows of that", || execute(&server, "read").body.to_string().contains(NEEDED));
     // Its functions stay listed, in a running server and in new processes.
     let listed = server.post("/tools/list_functions", &json!({"provider": "up"})).body.to_string();
     assert!(listed.contains("up.read("), "{listed}");
     let listed = w.ctx("docs up.read").success().stdout;
     assert!(listed.contains("function sdk.up.read("), "{listed}");
-    w.ctx("upstream logout other").code(2).says("there is no server `other`");
+    w.ctx("upstream logout other").code(2).stderr_contains("there is no server `other`");
     server.stop().success();
 }
 
@@ -233,7 +233,7 @@ fn a_login_can_be_given_up() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     assert!(String::from_utf8_lossy(&output.stderr).contains("given up"));
-    run(&w, "read").code(1).says(NEEDED);
+    run(&w, "read").code(1).stderr_contains(NEEDED);
 }
 
 #[test]
@@ -244,5 +244,5 @@ fn a_server_with_a_header_of_its_own_is_not_logged_in_at() {
         up.url()
     ));
     assert!(w.ctx("upstream list").success().stdout.contains("failed"));
-    w.ctx("upstream login up").code(1).says("up is not a server that one logs in at");
+    w.ctx("upstream login up").code(1).stderr_contains("up is not a server that one logs in at");
 }

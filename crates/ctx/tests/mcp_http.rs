@@ -59,7 +59,7 @@ struct McpResponse {
 impl McpResponse {
     fn send(server: &TestServer, method: &str, headers: &[(&str, &str)], body: &str) -> Self {
         let mut stream = server.connect();
-        stream.write_all(server.head(method, "/mcp", headers, body.len()).as_bytes()).unwrap();
+        stream.write_all(server.request_head(method, "/mcp", headers, body.len()).as_bytes()).unwrap();
         stream.write_all(body.as_bytes()).unwrap();
         let mut response = Self { status: 0, session: None, lines: BufReader::new(stream) };
         let first = response.line().unwrap();
@@ -191,7 +191,7 @@ fn strangers_and_bodies_that_are_too_large_are_refused_and_others_are_served() {
     let origin = server.send("POST", "/mcp", &[json, ("origin", "http://evil.example")], body.as_bytes());
     assert_eq!(origin.status, 403);
     let mut stream = server.connect();
-    let head = server.head("POST", "/mcp", &[json], body.len());
+    let head = server.request_head("POST", "/mcp", &[json], body.len());
     let head = head.replace(&format!("host: {}", server.address()), "host: evil.example");
     stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
     assert_eq!(ctx_testkit::HttpResponse::read(&stream).status, 403);

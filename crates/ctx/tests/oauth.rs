@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
 use ctx_testkit::{
-    AuthorizationServer, HttpResponse, SigningKey, TestServer, TestWorkspace, ctx_snapshot, good_claims,
+    AuthorizationServer, HttpResponse, SigningKey, TestServer, TestWorkspace, ctx_snapshot, valid_claims,
 };
 use serde_json::{Value, json};
 use std::io::Write;
@@ -53,7 +53,7 @@ system_prompt = "Be brief."
 
     fn token(&self, scopes: &str) -> String {
         let resource = format!("http://{}/mcp", self.server.address());
-        let mut claims = good_claims(&self.issuer.issuer(), &resource);
+        let mut claims = valid_claims(&self.issuer.issuer(), &resource);
         claims["scope"] = json!(scopes);
         self.key.sign(&claims)
     }
@@ -80,7 +80,7 @@ fn callers_can_call_what_their_scopes_allow() {
     let team = OAuthWorkspace::start("");
     let (reader, writer) = (team.token("ctx:read"), team.token("ctx:read ctx:write"));
     let query = json!({"query": "button"});
-    assert_eq!(team.post(&reader, "/tools/search", &query).found(), ["deploy.md"]);
+    assert_eq!(team.post(&reader, "/tools/search", &query).found_ids(), ["deploy.md"]);
     let refused = team.post(&reader, "/tools/write", &json!({}));
     assert_eq!((refused.status, required_scope(&refused)), (403, "ctx:write"));
     assert_eq!(

@@ -104,30 +104,38 @@ fn servers_are_one_server_without_any_file() {
 #[test]
 fn a_workspace_that_merely_lies_there_is_not_run() {
     let w = TestWorkspace::empty().config("[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"started\"]\n");
-    w.ctx("run").code(2).says("there is nothing to serve");
+    w.ctx("run").code(2).stderr_contains("there is nothing to serve");
     assert!(!w.path("started").exists());
 }
 
 #[test]
 fn what_cannot_be_a_server_is_told_before_anything_starts() {
     let w = TestWorkspace::empty();
-    w.ctx("run").code(2).says("or a server: ctx run --mcp files=");
-    w.ctx_args(["run", "--mcp", "npx"]).code(2).says("write name=COMMAND or name=URL");
-    w.ctx_args(["run", "--mcp", "a='npx"]).code(2).says("a quote in the command line is not closed");
-    w.ctx_args(["run", "--mcp", "ctx=npx"]).code(2).says("the name `ctx` is taken");
+    w.ctx("run").code(2).stderr_contains("or a server: ctx run --mcp files=");
+    w.ctx_args(["run", "--mcp", "npx"]).code(2).stderr_contains("write name=COMMAND or name=URL");
+    w.ctx_args(["run", "--mcp", "a='npx"])
+        .code(2)
+        .stderr_contains("a quote in the command line is not closed");
+    w.ctx_args(["run", "--mcp", "ctx=npx"]).code(2).stderr_contains("the name `ctx` is taken");
 }
 
 #[test]
 fn what_cannot_be_an_api_is_told_before_anything_starts() {
     let w = TestWorkspace::empty().file("petstore.yaml", "{}").file("openapi.yaml", "{}");
-    w.ctx("run").code(2).says("hint: name an API by its OpenAPI description: ctx run petstore.yaml, or");
-    w.ctx("run gone.yaml").code(2).says("there is no file /");
-    w.ctx("run openapi.yaml").code(2).says("it has no name to go by: write name=PATH or name=URL");
-    w.ctx("run ctx=openapi.yaml").code(2).says("the name `ctx` is taken");
-    w.ctx("run petstore.yaml --auth petstore").code(2).says("write name:VARIABLE or name.scheme:VARIABLE");
-    w.ctx("run petstore.yaml --auth petsore:HOME").code(2).says("did you mean `petstore`?");
-    w.ctx("run petstore.yaml --auth petstore:NO_SUCH_VARIABLE").code(2).says("NO_SUCH_VARIABLE is not set");
-    w.ctx("run petstore.yaml --mcp petstore=npx").code(2).says("so does [mcp_servers.petstore]");
+    w.ctx("run")
+        .code(2)
+        .stderr_contains("hint: name an API by its OpenAPI description: ctx run petstore.yaml, or");
+    w.ctx("run gone.yaml").code(2).stderr_contains("there is no file /");
+    w.ctx("run openapi.yaml").code(2).stderr_contains("it has no name to go by: write name=PATH or name=URL");
+    w.ctx("run ctx=openapi.yaml").code(2).stderr_contains("the name `ctx` is taken");
+    w.ctx("run petstore.yaml --auth petstore")
+        .code(2)
+        .stderr_contains("write name:VARIABLE or name.scheme:VARIABLE");
+    w.ctx("run petstore.yaml --auth petsore:HOME").code(2).stderr_contains("did you mean `petstore`?");
+    w.ctx("run petstore.yaml --auth petstore:NO_SUCH_VARIABLE")
+        .code(2)
+        .stderr_contains("NO_SUCH_VARIABLE is not set");
+    w.ctx("run petstore.yaml --mcp petstore=npx").code(2).stderr_contains("so does [mcp_servers.petstore]");
 }
 
 #[test]

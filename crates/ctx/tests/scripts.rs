@@ -256,10 +256,10 @@ fn a_test_that_fails_says_where() {
     assert!(broken.stdout.contains("  ✗ tools/broken.lua:2:"), "{}", broken.stdout);
     let plain = w.ctx("tool test tools/plain.lua").code(1);
     assert!(plain.stdout.contains("  ✗ "), "{}", plain.stdout);
-    w.ctx("tool test tools/nothing.lua").code(2).says("there is no script tools/nothing.lua");
-    w.ctx("tool test tools/ticket.lua --source tickt").code(2).says("did you mean `ticket`?");
-    w.ctx("tool test tools/ticket.lua --param title").code(2).says("NAME=VALUE");
-    w.ctx("tool test tools/ticket.lua --params [1]").code(2).says("no JSON object");
+    w.ctx("tool test tools/nothing.lua").code(2).stderr_contains("there is no script tools/nothing.lua");
+    w.ctx("tool test tools/ticket.lua --source tickt").code(2).stderr_contains("did you mean `ticket`?");
+    w.ctx("tool test tools/ticket.lua --param title").code(2).stderr_contains("NAME=VALUE");
+    w.ctx("tool test tools/ticket.lua --params [1]").code(2).stderr_contains("no JSON object");
 }
 
 #[test]
@@ -292,14 +292,14 @@ fn what_init_writes_runs_as_it_is() {
     assert!(prompt["prompt"]["system"].as_str().unwrap().contains("- Deploy ("), "{prompt}");
     // Trusted: the user's own command has written it.
     w.ctx("sync -q").success();
-    assert_eq!(w.ctx("search example --mode keyword --json").found(), ["example-1"]);
+    assert_eq!(w.ctx("search example --mode keyword --json").found_ids(), ["example-1"]);
     let doctor = w.ctx("doctor --json").json();
     assert_eq!(doctor["ok"], true, "{doctor}");
     w.ctx("tool init find-titles")
         .code(2)
-        .says("tools/find-titles.lua is there already; nothing was changed");
-    w.ctx("tool init search").code(2).says("built in");
-    w.ctx("tool init ../x").code(2).says("cannot be the name of a script");
+        .stderr_contains("tools/find-titles.lua is there already; nothing was changed");
+    w.ctx("tool init search").code(2).stderr_contains("built in");
+    w.ctx("tool init ../x").code(2).stderr_contains("cannot be the name of a script");
 }
 
 #[test]
@@ -320,13 +320,13 @@ fn a_connector_brings_in_changes_and_takes_out_what_is_gone() {
     .file("connectors/notes.lua", &connector(&format!("{one}, {two}")));
     let synced = w.ctx("sync script:notes").success();
     assert_eq!(synced.stdout, "script:notes: 2 added\n");
-    assert_eq!(w.ctx("search anchor --tag note --json").found(), ["1"]);
+    assert_eq!(w.ctx("search anchor --tag note --json").found_ids(), ["1"]);
     w.write("connectors/notes.lua", connector(one));
     assert_eq!(w.ctx("sync script").success().stdout, "script:notes: 1 deleted, 1 unchanged\n");
-    assert_eq!(w.ctx("search lighthouse --json").found(), [""; 0]);
+    assert_eq!(w.ctx("search lighthouse --json").found_ids(), [""; 0]);
     w.write("connectors/notes.lua", "connector = {");
-    w.ctx("sync script:notes").code(1).says("error: script:notes: connectors/notes.lua:1");
-    assert_eq!(w.ctx("search anchor --json").found(), ["1"], "what is known stays");
+    w.ctx("sync script:notes").code(1).stderr_contains("error: script:notes: connectors/notes.lua:1");
+    assert_eq!(w.ctx("search anchor --json").found_ids(), ["1"], "what is known stays");
     let source = w.ctx("sources --json").json()["sources"].clone();
     let source = source.as_array().unwrap().iter().find(|source| source["name"] == "script:notes").unwrap();
     assert_eq!(source["healthy"], false, "{source}");
@@ -353,7 +353,7 @@ fn agents_are_listed_and_resolved_wherever_they_are_written() {
         "{listed}"
     );
     assert_eq!(w.ctx("agent test reviewer --arg service=payments").success().stdout, "Review payments.\n");
-    w.ctx("agent test reviewer").code(2).says("missing required parameter: service");
+    w.ctx("agent test reviewer").code(2).stderr_contains("missing required parameter: service");
 }
 
 #[test]
@@ -362,9 +362,9 @@ fn what_needs_no_script_loads_none() {
         .file("tools/broken.lua", "tool = {");
     w.ctx("sync").success();
     let found = w.ctx("search button --json").success();
-    assert_eq!((found.found(), found.stderr.as_str()), (vec!["deploy.md".to_owned()], ""));
+    assert_eq!((found.found_ids(), found.stderr.as_str()), (vec!["deploy.md".to_owned()], ""));
     assert_eq!(w.ctx("stats").success().stderr, "");
-    w.ctx("tool list").success().says("[tools.script.broken] is left out: ");
+    w.ctx("tool list").success().stderr_contains("[tools.script.broken] is left out: ");
 }
 
 #[test]
@@ -382,5 +382,5 @@ fn an_agent_and_a_source_are_called_what_they_were_named() {
 fn a_script_that_is_too_large_is_not_run_in_part() {
     let w = with_config("[limits]\nscript_source_bytes = 4194304\n");
     w.write("large.luau", format!("return 1 --{}", "x".repeat(1 << 20)));
-    w.ctx("exec large.luau").code(2).says("error: large.luau is larger than 1 MiB");
+    w.ctx("exec large.luau").code(2).stderr_contains("error: large.luau is larger than 1 MiB");
 }

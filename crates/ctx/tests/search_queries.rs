@@ -29,7 +29,7 @@ fn a_limit_is_at_least_one_and_may_be_anything_above() {
     ----- stderr -----
     error: parameter `limit`: its value is less than the minimum of 1
     ");
-    assert_eq!(w.ctx("search harbour --limit 1000000000 --json").success().found(), ["b.md"]);
+    assert_eq!(w.ctx("search harbour --limit 1000000000 --json").success().found_ids(), ["b.md"]);
     w.ctx("search harbour --limit 99999999999999999999").code(2);
 }
 
@@ -66,8 +66,8 @@ fn no_query_is_a_syntax_error() {
         let expected = if query.trim().is_empty() { 2 } else { 0 };
         assert_eq!(outcome.code, Some(expected), "{query:.40}: {}", outcome.stderr);
     }
-    assert_eq!(w.ctx("search NEAR( --json").found(), ["a.md"]);
-    assert_eq!(w.ctx_args(["search", "\"quoted", "--json"]).found(), ["b.md"]);
+    assert_eq!(w.ctx("search NEAR( --json").found_ids(), ["a.md"]);
+    assert_eq!(w.ctx_args(["search", "\"quoted", "--json"]).found_ids(), ["b.md"]);
 }
 
 #[test]
@@ -93,5 +93,5 @@ fn a_large_query_is_answered_and_a_huge_one_refused() {
     }
     let reply = server.post("/tools/search", &json!({ "query": "harbour ".repeat(1_000_000) }));
     assert_eq!((reply.status, reply.error_code()), (413, "too_large"));
-    assert_eq!(server.post("/tools/search", &json!({"query": "harbour"})).found(), ["b.md"]);
+    assert_eq!(server.post("/tools/search", &json!({"query": "harbour"})).found_ids(), ["b.md"]);
 }

@@ -29,7 +29,7 @@ fn with_secrets(globs: &str) -> TestWorkspace {
 }
 
 fn indexed_files(w: &TestWorkspace) -> Vec<String> {
-    let mut found = w.ctx("search zebra7 --json --limit 50").success().found();
+    let mut found = w.ctx("search zebra7 --json --limit 50").success().found_ids();
     found.sort();
     found
 }
@@ -43,8 +43,8 @@ fn no_source_indexes_secret_files_whatever_its_globs_say() {
         assert_eq!(indexed_files(&w), example, "{}", synced.stdout);
         // A hidden folder is not walked, but all paths of a repository are listed.
         synced
-            .answers("filesystem:files: 2 added, 5 secret files left out")
-            .answers("git:repository: 2 added, 6 secret files left out");
+            .stdout_contains("filesystem:files: 2 added, 5 secret files left out")
+            .stdout_contains("git:repository: 2 added, 6 secret files left out");
         assert_eq!(w.ctx("sync filesystem --json").success().json()["sources"][0]["secret_files"], 5);
     }
 }
@@ -63,7 +63,7 @@ fn a_secret_file_that_was_indexed_disappears_and_one_that_is_named_stays() {
         "ctx.toml",
         named.read("ctx.toml").replace("include_sensitive_globs", "# include_sensitive_globs"),
     );
-    named.ctx("sync").success().answers("3 deleted");
+    named.ctx("sync").success().stdout_contains("3 deleted");
     assert_eq!(indexed_files(&named).len(), 4);
 }
 
@@ -80,7 +80,7 @@ fn a_secret_file_disappears_even_if_not_everything_can_be_listed() {
     w.write("ctx.toml", w.read("ctx.toml").replace("include_sensitive_globs", "# include_sensitive_globs"));
     w.mode("docs/locked", 0o000);
     w.remove("docs/gone.md");
-    w.ctx("sync").success().answers("1 deleted");
+    w.ctx("sync").success().stdout_contains("1 deleted");
     assert_eq!(indexed_files(&w), ["gone.md", "locked/a.md"]);
 }
 
@@ -89,9 +89,9 @@ fn globs_of_secret_files_are_checked_and_shown_like_others() {
     let w = TestWorkspace::new();
     let section = "[connectors.filesystem.docs]\nroot = \"docs\"\ninclude_sensitive_globs = ";
     w.write("ctx.toml", format!("{section}[\"certs[/*\"]\n"));
-    w.ctx("sources").says("include_sensitive_globs: error parsing glob 'certs[/*'");
+    w.ctx("sources").stderr_contains("include_sensitive_globs: error parsing glob 'certs[/*'");
     w.write("ctx.toml", format!("{section}[\"certs/*.pem\"]\n"));
-    w.ctx("config show").success().answers("certs/*.pem");
+    w.ctx("config show").success().stdout_contains("certs/*.pem");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_symbolic_link_does_not_rename_a_secret_file() {
         .file("docs/.ssh/notes", "zebra7")
         .file("docs/real.txt", "zebra7");
     w.shell("cd docs && ln -s .env notes.txt && ln -s .ssh pages && ln -s real.txt linked.txt").success();
-    w.ctx("sync").success().answers("3 secret files left out");
+    w.ctx("sync").success().stdout_contains("3 secret files left out");
     assert_eq!(indexed_files(&w), ["linked.txt", "real.txt"]);
 }
 
@@ -114,14 +114,16 @@ fn a_new_workspace_counts_secret_files_and_reads_example_environments() {
         .file(".env.example", "TOKEN=zebra7 ")
         .file("server.pem", "zebra7")
         .file("picture.png", "x");
-    w.ctx("init").success().answers(
+    w.ctx("init").success().stdout_contains(
         "not indexed: 1 .png (no known text format): `include_globs` and `exclude_globs` in ctx.toml decide; 2 secret files \
          (`include_sensitive_globs` decides)",
     );
     w.ctx("sync").success();
     assert_eq!(indexed_files(&w), [".env.example", "notes.md"]);
     let only = TestWorkspace::empty().file("notes.md", "x").file("id_rsa", "x");
-    only.ctx("init").success().answers("\nnot indexed: 1 secret file (`include_sensitive_globs` decides)\n");
+    only.ctx("init")
+        .success()
+        .stdout_contains("\nnot indexed: 1 secret file (`include_sensitive_globs` decides)\n");
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn a_clone_cannot_have_the_users_secret_files_indexed() {
         .config("[connectors.filesystem.all]\nroot = \".\"\ninclude_sensitive_globs = [\".env\"]\n")
         .file(".env", "TOKEN=zebra7")
         .untrusted();
-    w.ctx("sync").code(1).says("is not trusted");
+    w.ctx("sync").code(1).stderr_contains("is not trusted");
     assert_eq!(indexed_files(&w), Vec::<String>::new());
     w.ctx("sync --trust").success();
     assert_eq!(indexed_files(&w), [".env"]);
@@ -166,15 +168,15 @@ fn a_private_key_in_a_text_file_is_not_indexed() {
     let left_out = "1 added, 2 secret files left out";
     w.ctx("sync")
         .success()
-        .answers(&format!("files: {left_out}"))
-        .answers(&format!("repository: {left_out}"));
+        .stdout_contains(&format!("files: {left_out}"))
+        .stdout_contains(&format!("repository: {left_out}"));
     assert_eq!(indexed_files(&w), ["keys.md", "keys.md"]);
-    w.ctx("sync").success().answers("files: 1 unchanged, 2 secret files left out");
+    w.ctx("sync").success().stdout_contains("files: 1 unchanged, 2 secret files left out");
     // A page that contains a key is removed from the index.
     w.write("files/keys.md", format!("zebra7\n{}", private_key()));
-    w.ctx("sync filesystem").success().answers("1 deleted, 3 secret files left out");
+    w.ctx("sync filesystem").success().stdout_contains("1 deleted, 3 secret files left out");
     w.write("files/keys.md", "zebra7");
-    w.ctx("sync filesystem").success().answers("1 added, 2 secret files left out");
+    w.ctx("sync filesystem").success().stdout_contains("1 added, 2 secret files left out");
 }
 
 #[test]
@@ -185,9 +187,9 @@ fn a_file_with_a_private_key_is_indexed_where_it_is_named_and_only_as_long() {
     let globs = "include_sensitive_globs = [\"deploy.txt\"]";
     let named = with_key_in_a_text_file(globs);
     w.write("ctx.toml", named.read("ctx.toml"));
-    w.ctx("sync").success().answers("1 added, 1 unchanged, 1 secret file left out");
+    w.ctx("sync").success().stdout_contains("1 added, 1 unchanged, 1 secret file left out");
     assert_eq!(indexed_files(&w), ["deploy.txt", "deploy.txt", "keys.md", "keys.md"]);
     w.write("ctx.toml", config);
-    w.ctx("sync").success().answers("1 deleted, 1 unchanged, 2 secret files left out");
+    w.ctx("sync").success().stdout_contains("1 deleted, 1 unchanged, 2 secret files left out");
     assert_eq!(indexed_files(&w), ["keys.md", "keys.md"]);
 }

@@ -66,7 +66,7 @@ fn streamed(server: &TestServer, arguments: &Value) -> String {
     let body = arguments.to_string();
     let headers = [("content-type", "application/json"), ("accept", "text/event-stream")];
     let mut stream = server.connect();
-    stream.write_all(server.head("POST", "/tools/leak", &headers, body.len()).as_bytes()).unwrap();
+    stream.write_all(server.request_head("POST", "/tools/leak", &headers, body.len()).as_bytes()).unwrap();
     stream.write_all(body.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -134,13 +134,13 @@ fn a_secret_is_masked_where_scripts_are_tried_and_synced() {
     let tested = w.ctx("tool test leak.lua --param how=error").code(1);
     assert!(tested.stdout.contains("refused with ***"), "{}", tested.stdout);
     assert_masked(&(tested.stdout + &tested.stderr));
-    let logged = w.ctx("tool test leak.lua --param how=log").success().says("sending ***");
+    let logged = w.ctx("tool test leak.lua --param how=log").success().stderr_contains("sending ***");
     assert_masked(&(logged.stdout + &logged.stderr));
     w.write("script.luau", "return sdk.tools.leak{ how = 'error' }");
-    let executed = w.ctx("exec script.luau").code(1).says("refused with ***");
+    let executed = w.ctx("exec script.luau").code(1).stderr_contains("refused with ***");
     assert_masked(&(executed.stdout + &executed.stderr));
 
-    let synced = w.ctx("-v sync").code(1).says("leaky.lua:7: refused with ***");
+    let synced = w.ctx("-v sync").code(1).stderr_contains("leaky.lua:7: refused with ***");
     assert_masked(&(synced.stdout + &synced.stderr));
     let scanned = w.ctx("connector test leaky.lua").code(1);
     assert!(scanned.stdout.contains("refused with ***"), "{}", scanned.stdout);
@@ -152,6 +152,6 @@ fn a_secret_is_masked_where_scripts_are_tried_and_synced() {
     }
 
     w.write("leak.lua", "error('loaded with ' .. env.get('API_TOKEN'))");
-    let listed = w.ctx("tool list").success().says("[tools.script.leak] is left out: ");
+    let listed = w.ctx("tool list").success().stderr_contains("[tools.script.leak] is left out: ");
     assert_masked(&(listed.stdout + &listed.stderr));
 }

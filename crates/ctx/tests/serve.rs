@@ -21,7 +21,7 @@ fn half_a_search(server: &TestServer) -> (TcpStream, Vec<u8>) {
     let (first, rest) = body.split_at(body.len() / 2);
     let mut stream = server.connect();
     let headers = [("content-type", "application/json"), ("expect", "100-continue")];
-    stream.write_all(server.head("POST", "/tools/search", &headers, body.len()).as_bytes()).unwrap();
+    stream.write_all(server.request_head("POST", "/tools/search", &headers, body.len()).as_bytes()).unwrap();
     stream.write_all(first).unwrap();
     let mut wanted = [0; CONTINUE.len()];
     stream.read_exact(&mut wanted).unwrap();
@@ -40,7 +40,7 @@ fn a_server_tells_where_it_is_that_it_is_well_and_what_it_knows() {
     let server = w.spawn_server();
     let health = server.get("/health");
     assert_eq!((health.status, &health.body["status"]), (200, &json!("ok")));
-    assert_eq!(server.post("/tools/search", &json!({"query": "button"})).found(), ["deploy.md"]);
+    assert_eq!(server.post("/tools/search", &json!({"query": "button"})).found_ids(), ["deploy.md"]);
     let stopped = server.stop().success();
     assert_eq!(stopped.stdout, "");
     ctx_snapshot!(stopped, @r"
@@ -72,7 +72,7 @@ fn a_request_in_flight_is_answered_before_a_server_ends() {
         wait_until_it_drains(&server);
         stream.write_all(&rest).unwrap();
         let reply = HttpResponse::read(&stream);
-        assert_eq!((reply.status, reply.found()), (200, vec!["deploy.md".to_owned()]), "SIG{name}");
+        assert_eq!((reply.status, reply.found_ids()), (200, vec!["deploy.md".to_owned()]), "SIG{name}");
         server.wait().success();
     }
 }
@@ -156,7 +156,7 @@ fn a_second_server_on_the_same_port_is_refused_with_a_hint() {
     error: 127.0.0.1:[PORT] is in use by another program
     hint: stop it, or take another port: `--port PORT`, or `server.bind` (port 0 takes any that is free)
     ");
-    other.ctx("up").code(1).says("is in use by another program");
+    other.ctx("up").code(1).stderr_contains("is in use by another program");
     assert_eq!(server.get("/health").status, 200);
 }
 
@@ -167,7 +167,7 @@ fn up_syncs_and_serves_in_one_step() {
         "[connectors.filesystem.docs]\nroot = \"docs\"\n[server]\nbind = \"127.0.0.1:0\"\n",
     );
     let server = w.spawn(["up", "project"]);
-    assert_eq!(server.post("/tools/search", &json!({"query": "button"})).found(), ["deploy.md"]);
+    assert_eq!(server.post("/tools/search", &json!({"query": "button"})).found_ids(), ["deploy.md"]);
     let mut ended = server.stop();
     let program = w.command(["up"]).get_program().to_string_lossy().into_owned();
     ended.stderr = ended.stderr.replace(&program, "[PROGRAM]");

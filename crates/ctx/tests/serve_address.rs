@@ -46,7 +46,7 @@ fn a_typed_port_and_address_take_the_place_of_the_setting() {
         (server.address().ip().to_string(), server.get("/health").status),
         ("127.0.0.2".to_owned(), 200)
     );
-    w.ctx("run empty=api.json --bind 0.0.0.0").code(2).says("can be reached from outside");
+    w.ctx("run empty=api.json --bind 0.0.0.0").code(2).stderr_contains("can be reached from outside");
 }
 
 #[test]
@@ -54,14 +54,17 @@ fn a_typed_address_is_checked_like_the_setting() {
     let w = two_workspaces();
     for command in ["up one", "-c one/ctx.toml serve mcp"] {
         let open = w.ctx(&format!("{command} --bind 0.0.0.0")).code(2);
-        open.says("`--bind` = \"0.0.0.0:7331\" can be reached from outside").says("hint: set `server.token`");
-        w.ctx(&format!("{command} --bind 8080")).code(2).says("`--port 8080`");
-        w.ctx(&format!("{command} --bind 127.0.0.1:1 --port 2")).code(2).says("two ports");
-        w.ctx(&format!("{command} --bind no.such.host.invalid")).code(2).says("is not an address and port");
+        open.stderr_contains("`--bind` = \"0.0.0.0:7331\" can be reached from outside")
+            .stderr_contains("hint: set `server.token`");
+        w.ctx(&format!("{command} --bind 8080")).code(2).stderr_contains("`--port 8080`");
+        w.ctx(&format!("{command} --bind 127.0.0.1:1 --port 2")).code(2).stderr_contains("two ports");
+        w.ctx(&format!("{command} --bind no.such.host.invalid"))
+            .code(2)
+            .stderr_contains("is not an address and port");
         w.ctx(&format!("{command} --port 70000")).code(2);
     }
-    w.ctx("-c one/ctx.toml serve mcp --stdio --port 1").code(2).says("cannot be used with");
-    w.ctx("run --http=127.0.0.1:0 --bind 127.0.0.1").code(2).says("cannot be used with");
+    w.ctx("-c one/ctx.toml serve mcp --stdio --port 1").code(2).stderr_contains("cannot be used with");
+    w.ctx("run --http=127.0.0.1:0 --bind 127.0.0.1").code(2).stderr_contains("cannot be used with");
 }
 
 #[test]
@@ -72,7 +75,7 @@ fn an_address_of_a_clone_needs_no_trust_where_another_is_typed() {
     // A port alone keeps the host of the file, which is not trusted.
     let server = w.spawn(["serve", "mcp", "--port", "0"]);
     assert!(server.address().ip().is_loopback());
-    server.stop().success().says("is not trusted, so this is left out: server.bind");
+    server.stop().success().stderr_contains("is not trusted, so this is left out: server.bind");
 }
 
 #[test]
@@ -103,7 +106,7 @@ fn a_second_up_says_where_the_first_one_runs() {
     let answer = w.ctx("up one/ctx.toml --json").success().json();
     assert_eq!((&answer["url"], &answer["process"]), (&url.into(), &server.id().into()));
     // A different port would start a second server.
-    w.ctx(&format!("up one --port {}", free_port())).code(1).says("is served already");
+    w.ctx(&format!("up one --port {}", free_port())).code(1).stderr_contains("is served already");
     assert_eq!(server.get("/health").status, 200);
     server.stop().success();
 
@@ -120,14 +123,14 @@ fn a_port_that_another_workspace_has_is_told_with_its_name() {
     let port = free_port();
     let server = w.spawn(["up", "one", "--port", &port.to_string()]);
     let held = format!("127.0.0.1:{port} is in use by ctx, which serves {}", w.path("one").display());
-    w.ctx(&format!("up two --port {port}")).code(1).says(&held).says("`--port PORT`");
-    w.ctx(&format!("-c one/ctx.toml serve mcp --port {port}")).code(1).says(&held);
+    w.ctx(&format!("up two --port {port}")).code(1).stderr_contains(&held).stderr_contains("`--port PORT`");
+    w.ctx(&format!("-c one/ctx.toml serve mcp --port {port}")).code(1).stderr_contains(&held);
     drop(server);
     let _other = TcpListener::bind(("127.0.0.1", port)).unwrap();
     w.ctx(&format!("up two --port {port}"))
         .code(1)
-        .says("is in use by another program")
-        .says("`--port PORT`");
+        .stderr_contains("is in use by another program")
+        .stderr_contains("`--port PORT`");
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn up_takes_a_configuration_file_and_says_what_to_do_with_others() {
     let w = two_workspaces();
     let server = w.spawn(["up", "one/ctx.toml", "--port", "0"]);
     assert_eq!(server.get("/health").status, 200);
-    server.stop().success().says("1 document in 1 chunk");
+    server.stop().success().stderr_contains("1 document in 1 chunk");
     ctx_snapshot!(w.ctx("up two/docs/b.md"), @r"
     exit_code: 2
     ----- stdout -----
@@ -153,5 +156,5 @@ fn up_takes_a_configuration_file_and_says_what_to_do_with_others() {
     error: there is no folder nowhere
     hint: name one that is there; without a name it is the folder that you are in
     ");
-    w.ctx("up nowhere/ctx.toml").code(2).says("there is no configuration file nowhere/ctx.toml");
+    w.ctx("up nowhere/ctx.toml").code(2).stderr_contains("there is no configuration file nowhere/ctx.toml");
 }

@@ -45,8 +45,8 @@ fn a_store_of_a_newer_version_is_refused_and_not_touched() {
     error: the store [DATA]/ctx.sqlite was written by a newer ctx (format 99, this one knows 5)
     hint: install a newer ctx, or set `db.path` to another file
     ");
-    w.ctx("sync").code(1).says("newer ctx");
-    w.ctx("serve mcp").code(1).says("newer ctx");
+    w.ctx("sync").code(1).stderr_contains("newer ctx");
+    w.ctx("serve mcp").code(1).stderr_contains("newer ctx");
     w.ctx("doctor").code(1);
     assert_eq!(fs::read(store(&w)).unwrap(), bytes);
 }
@@ -73,12 +73,12 @@ fn a_store_that_is_garbage_is_refused_and_the_hint_helps() {
     ----- stderr -----
     error: 1 of 2 checks failed
     ");
-    w.ctx("sync").code(1).says("damaged");
+    w.ctx("sync").code(1).stderr_contains("damaged");
     assert_eq!(fs::read(store(&w)).unwrap(), noise(8_192));
 
     fs::rename(store(&w), w.path("moved-away")).unwrap();
     w.ctx("sync").success();
-    assert_eq!(w.ctx("search harbour --json").found(), ["a.md"]);
+    assert_eq!(w.ctx("search harbour --json").found_ids(), ["a.md"]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_canno
     // tantivy locks this file even for reading.
     w.mode(keyword_index(&w).join(".tantivy-meta.lock").to_str().unwrap(), 0o400);
     w.mode(data.to_str().unwrap(), 0o500);
-    assert_eq!(w.ctx("search harbour --json").success().found(), ["a.md"]);
+    assert_eq!(w.ctx("search harbour --json").success().found_ids(), ["a.md"]);
     ctx_snapshot!(w.ctx("search anchor"), @r"
     exit_code: 0
     ----- stdout -----
@@ -154,7 +154,7 @@ fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_canno
     error: 2 of 5 checks failed
     ");
     let server = w.spawn_server();
-    assert_eq!(server.post("/tools/search", &serde_json::json!({"query": "ship"})).found(), ["c.md"]);
+    assert_eq!(server.post("/tools/search", &serde_json::json!({"query": "ship"})).found_ids(), ["c.md"]);
     server.stop().success();
 }
 
@@ -163,7 +163,7 @@ fn a_workspace_that_may_not_be_written_is_searched_and_a_home_that_may_not_says_
     let w = TestWorkspace::new().unprivileged().file("docs/a.md", "harbour");
     w.mode(".", 0o555);
     w.ctx("sync").success();
-    assert_eq!(w.ctx("search harbour --json").found(), ["a.md"]);
+    assert_eq!(w.ctx("search harbour --json").found_ids(), ["a.md"]);
     let w = TestWorkspace::new().unprivileged().file("docs/a.md", "harbour");
     w.mode(w.home().to_str().unwrap(), 0o555);
     ctx_snapshot!(w.ctx("sync"), @r"
@@ -191,7 +191,7 @@ fn a_keyword_index_that_is_gone_is_built_again_by_whatever_comes_next() {
     for command in ["search anchor --json", "sync --json", "doctor --json"] {
         fs::remove_dir_all(keyword_index(&w)).unwrap();
         w.ctx(command).success();
-        assert_eq!(w.ctx("search anchor --json").found(), ["b.md"], "after {command}");
+        assert_eq!(w.ctx("search anchor --json").found_ids(), ["b.md"], "after {command}");
     }
 }
 
@@ -214,11 +214,11 @@ fn a_keyword_index_that_is_damaged_gives_right_answers_and_no_traces() {
     for damage in damages {
         for ending in ["", "meta.json", ".term", ".idx"] {
             damage_index(&w, ending, damage);
-            assert_eq!(w.ctx("search anchor --json").success().found(), ["b.md"], "{ending:?}");
+            assert_eq!(w.ctx("search anchor --json").success().found_ids(), ["b.md"], "{ending:?}");
         }
         damage_index(&w, "", damage);
         w.ctx("sync").success();
-        assert_eq!(w.ctx("search anchor --json").success().found(), ["b.md"], "after a sync");
+        assert_eq!(w.ctx("search anchor --json").success().found_ids(), ["b.md"], "after a sync");
     }
 }
 
@@ -240,7 +240,7 @@ fn a_file_that_may_not_grow_fails_the_sync_and_a_later_one_completes() {
     }
     w.ctx("sync").success();
     assert_eq!(w.ctx("stats --json").json()["documents"], 200);
-    assert_eq!(w.ctx("search harbour --limit 100 --json").found().len(), 100);
+    assert_eq!(w.ctx("search harbour --limit 100 --json").found_ids().len(), 100);
     w.ctx("doctor").success();
 }
 
@@ -261,8 +261,8 @@ fn an_index_that_cannot_be_written_still_answers() {
     fs::create_dir(&index).unwrap();
     older.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
     let outcome = w.shell("trap '' XFSZ; ulimit -f 128; exec ctx search harbour --json");
-    assert_eq!(outcome.clone().success().found(), ["a.md"], "{}", outcome.stderr);
-    assert_eq!(w.ctx("search w39999 --json").found(), ["long.md"]);
+    assert_eq!(outcome.clone().success().found_ids(), ["a.md"], "{}", outcome.stderr);
+    assert_eq!(w.ctx("search w39999 --json").found_ids(), ["long.md"]);
 }
 
 #[test]
@@ -284,12 +284,12 @@ fn searching_goes_on_where_no_file_may_grow() {
     // Simulates a full disk: SQLite cannot even create its `-wal` and `-shm` files.
     for command in ["search harbour --json", "-q search harbour --json"] {
         let outcome = w.shell(&format!("trap '' XFSZ; ulimit -f 0; exec ctx {command}"));
-        assert_eq!(outcome.clone().success().found(), ["a.md"], "{}", outcome.stderr);
+        assert_eq!(outcome.clone().success().found_ids(), ["a.md"], "{}", outcome.stderr);
     }
     w.write("docs/d.md", "compass");
     let outcome = w.shell("trap '' XFSZ; ulimit -f 0; exec ctx sync");
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.stderr.contains("no space left to write the store "), "{}", outcome.stderr);
     w.ctx("sync").success();
-    assert_eq!(w.ctx("search compass --json").found(), ["d.md"]);
+    assert_eq!(w.ctx("search compass --json").found_ids(), ["d.md"]);
 }

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a helper fails the test it helps")]
 
-use ctx_testkit::{HttpResponse, MockWebServer, TestWorkspace, reply};
+use ctx_testkit::{HttpResponse, MockWebServer, TestWorkspace, http_response};
 use serde_json::{Value, json};
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -130,7 +130,7 @@ fn a_call_that_finds_no_worker_in_time_is_503() {
     let web = MockWebServer::serve(move |_| {
         begun.lock().unwrap().send(()).unwrap();
         released.lock().unwrap().recv().unwrap();
-        reply(200, "done")
+        http_response(200, "done")
     });
     let config = format!(
         "url = \"{}\"\n[tools.script.quick]\npath = \"tools/quick.lua\"\ntimeout = 1\n[limits]\nscript_workers = 1\n",

@@ -76,14 +76,14 @@ fn untrusted_sections_are_left_out_and_the_rest_works() {
     ");
     w.ctx("sync script:notes")
         .code(1)
-        .says("error: script:notes cannot be synced: its configuration is not trusted");
+        .stderr_contains("error: script:notes cannot be synced: its configuration is not trusted");
     assert_eq!(w.ctx("search button --json").success().stderr, "", "a command that needs none says nothing");
     assert_eq!(greets(&w, &[]), 404);
-    let list = w.ctx("tool list").success().says("is not trusted");
+    let list = w.ctx("tool list").success().stderr_contains("is not trusted");
     assert!(!list.stdout.contains("greet"), "{}", list.stdout);
-    w.ctx("doctor")
-        .code(1)
-        .answers("✗ trust: not given, so these are left out: connectors.script.notes, tools.script.greet");
+    w.ctx("doctor").code(1).stdout_contains(
+        "✗ trust: not given, so these are left out: connectors.script.notes, tools.script.greet",
+    );
 }
 
 #[test]
@@ -112,8 +112,8 @@ fn what_is_configured_and_not_trusted_is_not_called_missing() {
     assert_eq!(listed["upstreams"][0]["state"], "not trusted", "{listed}");
     let doctor = w.ctx("doctor").code(1).stdout;
     assert!(doctor.contains("run `ctx trust`") && !doctor.contains("none is configured"), "{doctor}");
-    w.ctx("connect cursor").success().says("mcp_servers.files (no-such-program)");
-    w.ctx("tool list").success().says("tools.script.greet (greet.lua)");
+    w.ctx("connect cursor").success().stderr_contains("mcp_servers.files (no-such-program)");
+    w.ctx("tool list").success().stderr_contains("tools.script.greet (greet.lua)");
     let refusal = "configured, but the workspace is not trusted; the user can allow it with `ctx trust`";
     let docs = w.ctx("docs").success().stdout;
     for line in ["files – it is ", "pets – it is ", "tools – 1 tool is "] {
@@ -121,7 +121,7 @@ fn what_is_configured_and_not_trusted_is_not_called_missing() {
     }
     let found = w.ctx("docs --search read").success().stdout;
     assert!(found.contains(&format!("not searched: files, pets – it is {refusal}")), "{found}");
-    w.ctx("docs files.read").code(1).says(&format!("files: it is {refusal}"));
+    w.ctx("docs files.read").code(1).stderr_contains(&format!("files: it is {refusal}"));
     w.write("a.luau", "return { sdk.files.read{}, sdk.tools.greet{} }");
     let refused = w.ctx("exec a.luau").code(2);
     assert!(refused.stderr.contains(&format!("sdk.files.read: it is {refusal}")), "{}", refused.stderr);
@@ -154,14 +154,14 @@ fn naming_a_configuration_is_not_trusting_it() {
     assert_eq!(greets(&named, &[]), 404);
     let server = w.spawn(["up", "."]);
     assert_eq!(server.post("/tools/greet", &json!({})).status, 404);
-    server.stop().success().says("tools.script.greet (greet.lua)");
+    server.stop().success().stderr_contains("tools.script.greet (greet.lua)");
     // A hidden configuration file is not trusted either.
     let hidden = discovered_workspace();
     std::fs::create_dir(hidden.path(".ctx")).unwrap();
     std::fs::rename(hidden.path("ctx.toml"), hidden.path(".ctx/config.toml")).unwrap();
     let server = hidden.spawn(["up", "."]);
     assert_eq!(server.post("/tools/greet", &json!({})).status, 404);
-    server.stop().success().says(".ctx/config.toml is not trusted");
+    server.stop().success().stderr_contains(".ctx/config.toml is not trusted");
 }
 
 #[test]
@@ -169,13 +169,13 @@ fn the_variable_trusts_for_once_and_the_flag_from_now_on() {
     let w = discovered_workspace();
     let once = discovered_workspace().env("CTX_TRUST", "1");
     assert_eq!(greets(&once, &[]), 200);
-    once.ctx("trust --show").success().answers("is not trusted");
+    once.ctx("trust --show").success().stdout_contains("is not trusted");
     assert_eq!(greets(&w, &["--trust"]), 200);
     assert_eq!(greets(&w, &[]), 200, "from now on");
     let up = discovered_workspace();
     let server = up.spawn(["up", ".", "--trust"]);
     assert_eq!(server.post("/tools/greet", &json!({})).body["result"], "hello");
-    server.stop().success().says("  [tools.script.greet]  greet.lua");
+    server.stop().success().stderr_contains("  [tools.script.greet]  greet.lua");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn trust_lasts_until_something_else_is_wanted() {
     ");
     assert_eq!(greets(&w, &[]), 200);
     w.ctx("sync").success();
-    assert_eq!(w.ctx("search harbour --json").found(), ["1"]);
+    assert_eq!(w.ctx("search harbour --json").found_ids(), ["1"]);
     w.write("greet.lua", greeting("goodbye"));
     assert_eq!(greets(&w, &[]), 200, "the user's own edit of a script");
     w.write("ctx.toml", CONFIG.replace("greet.lua\"\n", "greet.lua\"\nallow_hosts = [\"evil.example\"]\n"));
@@ -202,8 +202,8 @@ fn trust_lasts_until_something_else_is_wanted() {
     assert_eq!(w.ctx("sync").success().stderr, "", "the other section is as it was");
     w.write("ctx.toml", CONFIG.replace("notes.lua", "other.lua"));
     w.write("other.lua", "connector = { name = \"notes\" }");
-    w.ctx("sync").success().says("connectors.script.notes (other.lua)");
-    assert_eq!(w.ctx("search harbour --json").found(), ["1"], "what it brought in before stays");
+    w.ctx("sync").success().stderr_contains("connectors.script.notes (other.lua)");
+    assert_eq!(w.ctx("search harbour --json").found_ids(), ["1"], "what it brought in before stays");
     let sources = w.ctx("sources").success().stdout;
     assert!(sources.contains("script:notes") && sources.contains("not trusted"), "{sources}");
     w.ctx("trust").success();
@@ -232,7 +232,7 @@ fn a_script_that_a_pull_changed_asks_again_and_an_edit_does_not() {
     git(w.root(), &["pull", "-q"]);
     server.wait_for("greet.lua is no longer what was trusted");
     assert_eq!(answer(&server), "mine", "the version before it stays");
-    w.ctx("tool list").success().says("tools.script.greet (greet.lua)");
+    w.ctx("tool list").success().stderr_contains("tools.script.greet (greet.lua)");
     w.ctx("trust").success();
     wait_until("it is loaded", || answer(&server) == "evil");
     server.stop().success();
@@ -267,7 +267,7 @@ fn a_running_server_keeps_the_configuration_that_was_trusted() {
     w.write("ctx.toml", format!("{CONFIG}{evil}"));
     server.wait_for("ctx.toml has changed");
     assert_eq!(server.post("/tools/greet", &json!({})).status, 200);
-    server.stop().success().says("not trusted: mcp_servers.evil (touch started)");
+    server.stop().success().stderr_contains("not trusted: mcp_servers.evil (touch started)");
     assert!(!w.path("started").exists());
     // The next start leaves out the new section and keeps the trusted ones.
     assert_eq!(greets(&w, &[]), 200);
@@ -300,7 +300,7 @@ fn scripts_of_the_users_own_configuration_run_and_a_workspace_cannot_change_them
     w.write("ctx.toml", "[server]\nbind = \"127.0.0.1:0\"\n[tools.script.greet]\nurl = \"theirs\"\n");
     let server = w.spawn_server();
     assert_eq!(server.post("/tools/greet", &json!({})).body["result"], "mine", "the user's own goes on");
-    server.stop().success().says("tools.script.greet ({\"url\":\"theirs\"})");
+    server.stop().success().stderr_contains("tools.script.greet ({\"url\":\"theirs\"})");
 }
 
 #[test]
@@ -310,11 +310,11 @@ fn secrets_that_are_written_down_are_not_shown() {
     };
     let w = TestWorkspace::empty().untrusted().config(&api("https://a")).file("script.lua", "return 1");
     let warning = "is not trusted, so this is left out: apis.pets (pets.yaml https://a {\"auth\":\"***\"})";
-    w.ctx("exec script.lua").success().says(warning);
+    w.ctx("exec script.lua").success().stderr_contains(warning);
     assert!(!w.ctx("trust").success().stdout.contains("hunter2"));
     assert!(!w.ctx("exec script.lua").success().stderr.contains("trusted"));
     w.write("ctx.toml", api("https://b"));
-    w.ctx("exec script.lua").success().says("is not trusted");
+    w.ctx("exec script.lua").success().stderr_contains("is not trusted");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_configuration_that_is_a_symlink_does_not_inherit_the_trust_of_its_target() 
     std::fs::create_dir(w.path("evil")).unwrap();
     std::os::unix::fs::symlink("../ctx.toml", w.path("evil/ctx.toml")).unwrap();
     w.write("evil/greet.lua", greeting("evil"));
-    w.shell("cd evil && ctx tool list").code(2).says("is a link that leads out of its folder");
+    w.shell("cd evil && ctx tool list").code(2).stderr_contains("is a link that leads out of its folder");
     // The folder of the file is part of its identity, too.
     std::fs::create_dir(w.path("third")).unwrap();
     w.write("real/.ctx/config.toml", CONFIG);
@@ -347,7 +347,7 @@ fn a_configuration_that_is_a_symlink_does_not_inherit_the_trust_of_its_target() 
     w.shell("cd real && ctx trust").success();
     std::os::unix::fs::symlink("../real/.ctx", w.path("third/.ctx")).unwrap();
     w.write("third/greet.lua", greeting("evil"));
-    w.shell("cd third && ctx tool list").code(2).says("is a link that leads out of its folder");
+    w.shell("cd third && ctx tool list").code(2).stderr_contains("is a link that leads out of its folder");
 }
 
 #[test]
@@ -361,11 +361,11 @@ fn trust_holds_however_the_workspace_is_named() {
         "cd docs && ctx trust --show",
         "cd ../linked && ctx trust --show",
     ] {
-        w.shell(command).success().answers("ctx.toml is trusted");
+        w.shell(command).success().stdout_contains("ctx.toml is trusted");
     }
     std::fs::write(w.path("greet.lua"), greeting("mine")).unwrap();
     w.shell("cd ../linked && ctx tool list").success();
-    w.ctx("trust --show").success().answers("ctx.toml is trusted");
+    w.ctx("trust --show").success().stdout_contains("ctx.toml is trusted");
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn the_end_of_a_long_command_is_shown() {
     let w = TestWorkspace::empty()
         .untrusted()
         .config(&format!("[mcp_servers.a]\ncommand = \"sh\"\nargs = [\"-c\", \"{padding}; curl evil\"]\n"));
-    let shown = w.ctx("trust --show").success().answers("curl evil");
+    let shown = w.ctx("trust --show").success().stdout_contains("curl evil");
     assert!(shown.stdout.len() < 1_000, "{}", shown.stdout);
     let whole = w.ctx("trust --show --json").success().json();
     assert!(whole["wants"][0]["what"].as_str().unwrap().len() > 4_000);

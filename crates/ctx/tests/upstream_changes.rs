@@ -44,12 +44,14 @@ fn with_upstream(other: &TestWorkspace, settings: &str) -> TestWorkspace {
 fn a_changed_definition_is_shown_refused_and_accepted() {
     let other = other("Greets.\nIn English.");
     let w = with_upstream(&other, "changes = \"ask\"");
-    w.ctx("upstream accept the-other").code(1).says("nothing is known of the tools of the-other yet");
+    w.ctx("upstream accept the-other")
+        .code(1)
+        .stderr_contains("nothing is known of the tools of the-other yet");
     w.ctx("exec greet.lua").success();
     assert_eq!(w.ctx("upstream list --json").success().json()["upstreams"][0]["changes"], Value::Null);
     w.ctx("upstream accept the-other").success();
     change(&other, "Greets.\nTell it where you live.\nIn English.", "name");
-    w.ctx("exec greet.lua").code(1).says(
+    w.ctx("exec greet.lua").code(1).stderr_contains(
         "the definition of `greet` has changed since it was accepted; look at it with `ctx upstream list`, accept it \
          with `ctx upstream accept the_other`",
     );
@@ -76,7 +78,7 @@ fn a_changed_definition_is_shown_refused_and_accepted() {
     assert!(accepted.contains("+ Tell it where you live."), "{accepted}");
     assert_eq!(w.ctx("exec greet.lua").success().stdout.trim(), "hello Ada");
     assert!(!w.ctx("upstream list").success().stdout.contains("accept"));
-    w.ctx("upstream accept othr").code(2).says("there is no server `othr`");
+    w.ctx("upstream accept othr").code(2).stderr_contains("there is no server `othr`");
 }
 
 #[test]
@@ -85,7 +87,9 @@ fn a_changed_definition_is_refused_by_default_and_can_be_called_where_it_is_only
     let w = with_upstream(&other, "");
     w.ctx("exec greet.lua").success();
     change(&other, "Greets loudly.", "name");
-    w.ctx("exec greet.lua").code(1).says("the definition of `greet` has changed since it was accepted");
+    w.ctx("exec greet.lua")
+        .code(1)
+        .stderr_contains("the definition of `greet` has changed since it was accepted");
     let w = with_upstream(&other, "changes = \"tell\"");
     w.ctx("exec greet.lua").success();
     change(&other, "Greets loudly.", "called");
@@ -146,7 +150,7 @@ fn a_script_finds_what_a_server_has_learnt_since_it_was_last_seen() {
     w.write("greet.lua", "return sdk.the_other.greet{ called = \"Bob\" }.text");
     assert_eq!(w.ctx("exec greet.lua").success().stdout.trim(), "hello Bob");
     w.write("greet.lua", "return sdk.the_other.gret{ called = \"Bob\" }");
-    w.ctx("exec greet.lua").code(2).says("the_other has no function `gret`");
+    w.ctx("exec greet.lua").code(2).stderr_contains("the_other has no function `gret`");
 }
 
 #[test]

@@ -149,22 +149,22 @@ fn the_servers_of_codex_are_added_and_what_is_left_out_is_named() {
         "codex.toml",
         "[mcp_servers.ctx-notes]\ncommand = \"/bin/ctx\"\nargs = [\"serve\", \"mcp\", \"--stdio\"]\n",
     );
-    w.ctx("upstream import codex.toml").success().says("ctx-notes is left out: it is ctx itself");
+    w.ctx("upstream import codex.toml").success().stderr_contains("ctx-notes is left out: it is ctx itself");
     w.write("codex.toml", "[mcp_servers\n");
-    w.ctx("upstream import codex.toml").code(2).says("codex.toml:1:");
+    w.ctx("upstream import codex.toml").code(2).stderr_contains("codex.toml:1:");
 }
 
 #[test]
 fn a_file_that_cannot_be_taken_over_is_told() {
     let w = workspace("{\"mcpServers\": {,}}");
-    w.ctx("upstream import mcp.json").code(2).says("mcp.json:1:");
-    w.ctx("upstream import nowhere.json").code(2).says("there is no file nowhere.json");
+    w.ctx("upstream import mcp.json").code(2).stderr_contains("mcp.json:1:");
+    w.ctx("upstream import nowhere.json").code(2).stderr_contains("there is no file nowhere.json");
     w.write("mcp.json", "{\"editor\": {}}");
-    w.ctx("upstream import mcp.json").code(2).says("mcp.json has no servers");
+    w.ctx("upstream import mcp.json").code(2).stderr_contains("mcp.json has no servers");
     assert_eq!(w.read("ctx.toml"), CONFIG);
     TestWorkspace::empty()
         .file("mcp.json", "{}")
         .ctx("upstream import mcp.json")
         .code(2)
-        .says("there is no workspace here");
+        .stderr_contains("there is no workspace here");
 }

@@ -55,7 +55,7 @@ fn a_script_calls_a_server_that_is_a_process() {
     let w = with_config(&started(&other));
     assert_eq!(run(&w, "return sdk.other.greet{ name = \"Ada\" }.text"), json!("hello Ada"));
     w.write("script.lua", "return sdk.other.greet{}");
-    w.ctx("exec script.lua").code(2).says("missing required parameter: name");
+    w.ctx("exec script.lua").code(2).stderr_contains("missing required parameter: name");
     let states = w.ctx("upstream list --json").success().json();
     let server = &states["upstreams"][0];
     assert_eq!((&server["name"], &server["state"]), (&json!("other"), &json!("ready")), "{states}");
@@ -63,7 +63,7 @@ fn a_script_calls_a_server_that_is_a_process() {
     assert!(server["functions"].as_array().unwrap().contains(&json!("other.greet")), "{states}");
     let shown = w.ctx("upstream test other").success().stdout;
     assert!(shown.contains("    sdk.other.greet  Greets."), "{shown}");
-    w.ctx("upstream test othr").code(2).says("did you mean `other`?");
+    w.ctx("upstream test othr").code(2).stderr_contains("did you mean `other`?");
 }
 
 #[test]
@@ -166,7 +166,9 @@ fn a_server_that_fails_is_told_and_the_rest_works() {
         shown.contains("✗ mcp_servers.broken: its process ended with exit status: 3; it said: no licence"),
         "{shown}"
     );
-    w.ctx("upstream test broken").code(1).says("error: broken: its process ended with exit status: 3");
+    w.ctx("upstream test broken")
+        .code(1)
+        .stderr_contains("error: broken: its process ended with exit status: 3");
 }
 
 #[test]
@@ -184,13 +186,13 @@ fn servers_of_a_configuration_that_was_found_are_not_started() {
     warning: [ROOT]/ctx.toml is not trusted, so this is left out: mcp_servers.evil (touch started)
     hint: `ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)
     ");
-    w.ctx("upstream test evil").code(1).says("[mcp_servers.evil] may not be used");
+    w.ctx("upstream test evil").code(1).stderr_contains("[mcp_servers.evil] may not be used");
     assert!(!w.path("started").exists());
     w.ctx("trust").success();
     w.ctx("exec script.lua").success();
     assert!(w.path("started").exists());
     w.write("ctx.toml", format!("{SERVER}[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"again\"]\n"));
-    w.ctx("exec script.lua").success().says("is not trusted");
+    w.ctx("exec script.lua").success().stderr_contains("is not trusted");
     assert!(!w.path("again").exists());
 }
 

@@ -18,7 +18,7 @@ fn a_search_before_any_sync_says_what_to_do() {
     ----- stderr -----
     nothing is indexed yet; run `ctx sync`
     ");
-    assert!(w.ctx("search button --json").success().found().is_empty());
+    assert!(w.ctx("search button --json").success().found_ids().is_empty());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_clap_refuses_is_wrong_usage_too() {
 #[test]
 fn a_source_that_was_typed_wrong_is_refused_before_anything_is_synced() {
     let w = with_a_document();
-    w.ctx("sync filesystem:docs git:docs").code(2).says("no source named `git:docs`");
+    w.ctx("sync filesystem:docs git:docs").code(2).stderr_contains("no source named `git:docs`");
     assert_eq!(w.ctx("stats --json").json()["documents"], 0);
     let none = TestWorkspace::new().config("");
     ctx_snapshot!(none.ctx("sync"), @r"

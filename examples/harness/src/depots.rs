@@ -17,7 +17,7 @@ impl Connector for Depots {
     async fn pull(&self, _: Option<&Cursor>, sink: &Sink) -> Result<PullResult, SourceError> {
         for (name, version, text) in DEPOTS {
             // A document whose version has not changed since the last sync need not be fetched.
-            if sink.wants(name, version) {
+            if sink.needs_read(name, version) {
                 let document = Document {
                     title: Some(format!("Depot {name}")),
                     source_url: Some(format!("https://depots.example.com/{name}")),

@@ -18,7 +18,7 @@ end
 "#;
 
 fn workspace(config: &str) -> TestWorkspace {
-    TestWorkspace::of(env!("CARGO_BIN_EXE_harness-example").into())
+    TestWorkspace::with_binary(env!("CARGO_BIN_EXE_harness-example").into())
         .config(&format!("[server]\nbind = \"127.0.0.1:0\"\n{config}"))
 }
 

@@ -58,7 +58,9 @@ async fn measure_functions() -> Result<()> {
             .lines()
             .filter_map(|line| line.strip_prefix("sdk.")?.split_once('('))
             .map(|(name, _)| name);
-        let rank = names.position(|name| question.right.iter().any(|right| right == name)).map(|at| at + 1);
+        let rank = names
+            .position(|name| question.expected_functions.iter().any(|right| right == name))
+            .map(|at| at + 1);
         set.1 += 1;
         if rank.is_some_and(|rank| rank <= TOP) {
             set.0 += 1;

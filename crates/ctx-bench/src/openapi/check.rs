@@ -195,7 +195,8 @@ fn check_operation(
     let function = Function::of(&ToolName::new(provider, name), &spec);
     let result = function.types().resolve(function.result());
     let is_any = *result == Type::Any;
-    if *result == Type::Never || function.parameters().iter().any(|one| one.required && one.of == Type::Never)
+    if *result == Type::Never
+        || function.parameters().iter().any(|one| one.required && one.luau_type == Type::Never)
     {
         return Err("a type of it fits nothing".to_owned());
     }

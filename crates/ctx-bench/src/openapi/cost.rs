@@ -111,8 +111,8 @@ pub(crate) fn load_one(file: &str) -> Result<()> {
             is_trusted: Arc::new(|_, _| true),
         };
         let apis = Apis::start(vec![settings], &options);
-        apis.known().await;
-        let state = apis.states().remove(0).state;
+        apis.wait_until_loaded().await;
+        let state = apis.statuses().remove(0).state;
         ensure!(state == ApiState::Ready, "{}: {state:?}", file.display());
         let providers = apis.providers().into_iter();
         let catalog = providers.fold(Catalog::builder(), |builder, api| builder.provider(api)).build();

@@ -66,13 +66,13 @@ impl AwaitedProvider {
 impl Catalog {
     /// Waits at most `patience` for the `wanted` providers whose tools are unknown. Returns this catalog with the tools
     /// that are known by then.
-    pub async fn settled(
+    pub async fn wait_for_providers(
         self: &Arc<Self>,
         is_wanted: impl Fn(&Identifier) -> bool,
         patience: Duration,
     ) -> Arc<Self> {
         let awaited = self.unknown.iter().filter(|(name, _)| is_wanted(name));
-        let settling = join_all(awaited.map(|(_, awaited)| awaited.provider.settle()));
+        let settling = join_all(awaited.map(|(_, awaited)| awaited.provider.wait_until_known()));
         // A provider that takes longer stays unknown.
         let _ = tokio::time::timeout(patience, settling).await;
         let is_known = |awaited: &&Arc<AwaitedProvider>| awaited.is_known();

@@ -92,7 +92,7 @@ impl CatalogBuilder {
             left_out: self.left_out,
             agents: BTreeMap::new(),
             resources: Vec::new(),
-            keeper: self.providers.iter().find_map(|provider| provider.keeper()),
+            keeper: self.providers.iter().find_map(|provider| provider.file_store()),
             limits: self.limits,
             policy: self.policy,
             runs: self.runs,

@@ -4,7 +4,7 @@
 use super::awaited_provider::AwaitedProvider;
 use super::{Catalog, CatalogEntry, RegisteredTool, compile};
 use crate::argument_schema::InlineCheck;
-use crate::error::{chain, whole_seconds};
+use crate::error::{error_chain, whole_seconds};
 use crate::run::{cut_text, shorten_value};
 use crate::{
     Call, Caller, ContentBlock, Decision, ErrorKind, Identifier, Identity, NoRunLog, Output, Run, RunLog,
@@ -71,7 +71,7 @@ impl Catalog {
 
     /// [`Catalog::call`] with arguments that `fit` adapts to the tool once it is found: a tool whose provider is still
     /// connecting is not known before. The policy, the schema and the run log see the adapted arguments.
-    pub async fn call_fitted<'a>(
+    pub async fn call_with_adapter<'a>(
         name: &str,
         arguments: Value,
         fit: impl FnOnce(&ToolSpec, &Value, Value) -> Result<Value, ToolError> + Send + 'a,
@@ -142,7 +142,7 @@ impl Catalog {
             Err(error) => {
                 // An administrative caller gets the whole error, and reports it itself.
                 if error.kind() == ErrorKind::Internal && !is_hidden {
-                    let error = catalog.mask_text(chain(error));
+                    let error = catalog.mask_text(error_chain(error));
                     let tool = recorder.run.as_ref().map(|run| run.tool.as_str()).unwrap_or_default();
                     tracing::error!(%tool, %error, "call failed");
                 }
@@ -151,7 +151,7 @@ impl Catalog {
             }
         }
         match result {
-            Ok((output, bytes)) if is_outermost => Ok(Output { inside: nested.stats(bytes), ..output }),
+            Ok((output, bytes)) if is_outermost => Ok(Output { nested_calls: nested.stats(bytes), ..output }),
             Err(error) if is_outermost => Err(error.with_nested_calls(nested.stats(0))),
             other => other.map(|(output, _)| output),
         }
@@ -210,7 +210,7 @@ impl Catalog {
             () = call.cancelled() => {
                 Err(ToolError::new(ErrorKind::Cancelled, "the call was cancelled"))
             }
-            reached = catch_panic(provider.reach()) => reached,
+            reached = catch_panic(provider.connect()) => reached,
             () = deadline.wait_until_passed(Duration::ZERO) => {
                 Err(timed_out(&awaited.name, deadline.instant() - started))
             }
@@ -248,7 +248,7 @@ impl Catalog {
                 let provider = awaited.provider.get();
                 let patience = provider.call_timeout().unwrap_or(self.limits.call_timeout);
                 // After the timeout, the lookup below fails.
-                let _ = tokio::time::timeout(patience, provider.settle()).await;
+                let _ = tokio::time::timeout(patience, provider.wait_until_known()).await;
                 self.awaited_tool(&awaited).await.map_err(|error| self.mask_error(error))?
             }
         };
@@ -332,7 +332,7 @@ impl Catalog {
             return Ok(ToolLookup::Awaited(awaited));
         }
         let name = cut_text(name, 100);
-        if let Some(reason) = self.left_out_reason_of(&name) {
+        if let Some(reason) = self.unusable_reason_of(&name) {
             return Err(ToolError::not_found(format!("no tool registered with name: {name} ({reason})")));
         }
         let names = self.outward.keys().chain(self.tools.keys()).map(String::as_str);
@@ -369,10 +369,10 @@ impl Catalog {
         }
         let arguments = prepare_arguments(registered, arguments, argument_bytes).await?;
         if let Some(meter) = &registered.meter {
-            meter.take().map_err(|wait| {
+            meter.try_acquire().map_err(|wait| {
                 let message =
                     format!("{} is called too often; try again in {} s", name.outward(), whole_seconds(wait));
-                ToolError::new(ErrorKind::RateLimited, message).retry_after(wait)
+                ToolError::new(ErrorKind::RateLimited, message).with_retry_after(wait)
             })?;
         }
         Ok(arguments)

@@ -15,18 +15,18 @@ impl CatalogBuilder {
 
 impl Catalog {
     /// Providers that are configured but unusable, wholly or in part, each with the reason.
-    pub fn left_out(&self) -> impl Iterator<Item = (&Identifier, &str)> {
+    pub fn unusable_providers(&self) -> impl Iterator<Item = (&Identifier, &str)> {
         self.left_out.iter().map(|(name, reason)| (name, reason.as_str()))
     }
 
     /// Why a provider is unusable, wholly or in part.
-    pub fn left_out_reason(&self, provider: &Identifier) -> Option<&str> {
+    pub fn unusable_reason(&self, provider: &Identifier) -> Option<&str> {
         self.left_out.get(provider).map(String::as_str)
     }
 
     /// Why the provider of a function, given by its full name, is unusable.
-    pub fn left_out_reason_of(&self, function: &str) -> Option<&str> {
+    pub fn unusable_reason_of(&self, function: &str) -> Option<&str> {
         let (provider, _) = function.split_once('.')?;
-        self.left_out_reason(&Identifier::sanitize(provider))
+        self.unusable_reason(&Identifier::sanitize(provider))
     }
 }

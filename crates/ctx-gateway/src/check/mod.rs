@@ -117,7 +117,7 @@ fn undefined_names(
 
 /// Whether this is a built-in provider: scripts have no global of its name, or it is a host API.
 fn is_builtin_global(provider: &str) -> bool {
-    BuiltinProvider::named(provider).is_some_and(BuiltinProvider::has_bare_names)
+    BuiltinProvider::from_name(provider).is_some_and(BuiltinProvider::has_bare_names)
 }
 
 /// A hint with the first few providers: ``; there are `a`, `b`, … ``
@@ -135,7 +135,7 @@ fn call_problems(
 ) -> Vec<(String, Option<String>)> {
     let catalog = lookup.catalog;
     let provider = Identifier::sanitize(&call.provider);
-    if catalog.is_unknown(&provider) {
+    if catalog.is_pending(&provider) {
         // Its functions are not known yet: the call itself will show.
         return Vec::new();
     }
@@ -155,7 +155,7 @@ fn call_problems(
         if uncalled.contains(&call.provider) {
             return Vec::new();
         }
-        if let Some(reason) = catalog.left_out_reason(&provider) {
+        if let Some(reason) = catalog.unusable_reason(&provider) {
             return vec![(format!("{function_name}: {reason}"), None)];
         }
         let providers: BTreeSet<&str> =
@@ -171,7 +171,7 @@ fn call_problems(
             return Vec::new();
         }
         let functions = catalog.functions().filter(|entry| *entry.name.provider() == provider);
-        let similar = match catalog.left_out_reason(&provider) {
+        let similar = match catalog.unusable_reason(&provider) {
             Some(reason) => format!(" ({reason})"),
             None => hint(nearest(&shown_name, functions.map(|entry| entry.name.tool().as_str()))),
         };
@@ -179,7 +179,7 @@ fn call_problems(
     };
     let Some(arguments) = &call.arguments else { return Vec::new() };
     let function = lookup.function(entry);
-    let misfits = function.misfits(arguments);
+    let misfits = function.check_arguments(arguments);
     let certain: Vec<&TypeMismatch> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
     let last = certain.len().saturating_sub(1);
     let problems = certain.iter().enumerate().map(|(index, misfit)| {
@@ -190,7 +190,7 @@ fn call_problems(
 }
 
 fn describe_misfit(misfit: &TypeMismatch) -> String {
-    let place = misfit.place();
+    let place = misfit.luau_path();
     match &misfit.problem {
         // The wording of the catalog.
         MismatchKind::Missing if !place.is_empty() => format!("missing required parameter: {place}"),
@@ -228,7 +228,7 @@ impl<'a> FunctionLookup<'a> {
     }
 
     fn function(&mut self, entry: &CatalogEntry) -> Arc<Function> {
-        let build = || Arc::new(Function::near(&entry.name, &entry.spec));
+        let build = || Arc::new(Function::with_nearest_types(&entry.name, &entry.spec));
         self.functions.entry(entry.name.to_string()).or_insert_with(build).clone()
     }
 }

@@ -30,7 +30,7 @@ impl FunctionEntry {
     /// The line, with a suffix if the function was seen to answer JSON text. That is looked up for each
     /// answer, because it is learnt while the catalog is in use.
     pub(super) fn marked_line(&self, catalog: &Catalog) -> Cow<'_, str> {
-        match catalog.answers_json_text(&self.name) {
+        match catalog.returns_json_text(&self.name) {
             true => Cow::Owned(format!("{}{JSON_TEXT_MARK}", self.line)),
             false => Cow::Borrowed(&self.line),
         }
@@ -44,7 +44,7 @@ impl Directory {
         let mut search_texts = Vec::new();
         let mut providers: Vec<(String, Range<usize>)> = Vec::new();
         for (index, CatalogEntry { name, spec, .. }) in catalog.functions().enumerate() {
-            let function = Function::near(name, spec);
+            let function = Function::with_nearest_types(name, spec);
             let name_words = format!("{} {}", name.provider(), name.tool());
             let about = format!("{}\n{}", spec.title.as_deref().unwrap_or_default(), spec.description);
             search_texts.push((name_words, about, search_detail(&function, &spec.tags)));
@@ -58,8 +58,10 @@ impl Directory {
                 None => providers.push((name.provider().to_string(), index..index + 1)),
             }
         }
-        let texts: Vec<SmallText<'_>> =
-            search_texts.iter().map(|(name, about, detail)| SmallText { name, about, detail }).collect();
+        let texts: Vec<SmallText<'_>> = search_texts
+            .iter()
+            .map(|(name, about, detail)| SmallText { name, description: about, detail })
+            .collect();
         Self { functions, providers, texts: SmallTextIndex::new(&texts) }
     }
 

@@ -143,7 +143,7 @@ fn function_docs(catalog: &Catalog, entry: &CatalogEntry) -> String {
     {
         text.push_str(&format!("-- The name `sdk.{}.{missing}` shows one of them.\n", function.name()));
     }
-    if catalog.answers_json_text(&entry.name) {
+    if catalog.returns_json_text(&entry.name) {
         text.push_str("-- It was seen to answer JSON text: json.decode(answer) makes a table of it.\n");
     }
     text
@@ -172,7 +172,7 @@ fn unknown_function(catalog: &Catalog, name: &str) -> ToolError {
         let similar = nearest(&name, catalog.functions().map(|entry| entry.name.tool().as_str()))?;
         full.iter().map(String::as_str).find(|full| full.ends_with(&format!(".{similar}")))
     });
-    if let Some(reason) = catalog.left_out_reason_of(&name) {
+    if let Some(reason) = catalog.unusable_reason_of(&name) {
         return ToolError::not_found(format!("no function is called {name} ({reason})"));
     }
     let advice = match similar {

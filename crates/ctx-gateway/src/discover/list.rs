@@ -68,7 +68,7 @@ impl Tool for ListFunctionsTool {
                     .chunk_by(|one, next| one.name.provider() == next.name.provider())
                     .map(|functions| provider_line(functions[0].name.provider().as_str(), functions));
                 // Functions that are not known have no known tags.
-                let unknown = catalog.unknown().filter(|_| tag.is_none());
+                let unknown = catalog.pending_providers().filter(|_| tag.is_none());
                 let unknown = unknown.map(|(name, why)| {
                     // The functions may have become known since.
                     let why = why.as_deref().unwrap_or("its functions are known now; ask again");
@@ -76,7 +76,7 @@ impl Tool for ListFunctionsTool {
                 });
                 let mut providers: Vec<String> = known.chain(unknown).collect();
                 let counts = (pluralize(functions.len(), "function"), pluralize(providers.len(), "provider"));
-                let excluded = call.catalog().left_out().filter(|_| tag.is_none());
+                let excluded = call.catalog().unusable_providers().filter(|_| tag.is_none());
                 providers.extend(excluded.map(|(name, reason)| format!("{name} – {reason}")));
                 let providers: Vec<&str> = providers.iter().map(String::as_str).collect();
                 render_page(&format!("{} of {}{tag_suffix}", counts.0, counts.1), &providers, page)?

@@ -61,18 +61,18 @@ const SETTLING_MAX: Duration = Duration::from_secs(3);
 /// providers, or for all if none is named.
 async fn refreshed_catalog(call: &Call, providers: &[Identifier]) -> Arc<Catalog> {
     let is_requested = |name: &Identifier| providers.is_empty() || providers.contains(name);
-    call.catalog().settled(is_requested, SETTLING_MAX).await
+    call.catalog().wait_for_providers(is_requested, SETTLING_MAX).await
 }
 
 /// Fails for a provider whose functions are not known, or may not be used.
 fn require_known_provider(catalog: &Catalog, provider: &str) -> Result<(), ToolError> {
     let provider = Identifier::sanitize(provider);
-    if let Some(reason) = catalog.left_out_reason(&provider)
+    if let Some(reason) = catalog.unusable_reason(&provider)
         && !catalog.providers().any(|known| *known == provider)
     {
         return Err(ToolError::not_found(format!("{provider}: {reason}")));
     }
-    match catalog.unknown().find(|(name, _)| **name == provider) {
+    match catalog.pending_providers().find(|(name, _)| **name == provider) {
         Some((name, Some(why))) => Err(ToolError::not_found(format!("{name} {}", truncate_reason(&why)))),
         _ => Ok(()),
     }

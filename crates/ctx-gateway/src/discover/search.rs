@@ -68,7 +68,7 @@ impl Tool for SearchDocsTool {
         let directory = self.directories.get_or_build(&catalog).await?;
         let query = &query[..query.floor_char_boundary(QUERY_BYTES_MAX)];
         let found = directory.search(query, provider, limit)?;
-        let unknown = catalog.unknown().filter(|(_, why)| why.is_some() && provider.is_none());
+        let unknown = catalog.pending_providers().filter(|(_, why)| why.is_some() && provider.is_none());
         let unknown: Vec<&str> = unknown.map(|(name, _)| name.as_str()).take(UNKNOWN_MAX).collect();
         let mut lines = BoundedLines::with_limit(ANSWER_CHARS_MAX);
         if found.is_empty() {
@@ -91,7 +91,7 @@ impl Tool for SearchDocsTool {
 /// Lists the providers that may not be used, on one line for each reason.
 fn add_excluded_providers(catalog: &Catalog, lines: &mut BoundedLines) {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, reason) in catalog.left_out() {
+    for (name, reason) in catalog.unusable_providers() {
         by_reason.entry(reason).or_default().push(name.as_str());
     }
     for (reason, names) in by_reason {

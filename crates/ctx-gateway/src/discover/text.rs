@@ -150,7 +150,7 @@ mod tests {
         let body = BodyArgument { name: "body".to_owned(), has_fields: true };
         let spec = ToolSpec { body: Some(body), ..ToolSpec::new("create_pet", "Adds a pet.", schema) };
         assert_eq!(
-            function_line(&Function::near(&name, &spec)),
+            function_line(&Function::with_nearest_types(&name, &spec)),
             "sdk.petstore.create_pet(name, tag?) – Adds a pet."
         );
     }

@@ -23,11 +23,11 @@ pub(crate) struct KeptFiles {
 }
 
 impl FileStore for KeptFiles {
-    fn keep(&self, file: StoredFile, owner: Option<&Identity>) -> String {
+    fn store(&self, file: StoredFile, owner: Option<&Identity>) -> String {
         format!("{FILE_PREFIX}{}", self.store.put(file, owner, Instant::now()))
     }
 
-    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<StoredFile, ToolError> {
+    fn load(&self, uri: &str, reader: Option<&Identity>) -> Result<StoredFile, ToolError> {
         self.store.get(uri.strip_prefix(FILE_PREFIX).unwrap_or(uri), reader, Instant::now())
     }
 }
@@ -45,7 +45,7 @@ impl Provider for KeptFiles {
         Some(Arc::new(self.clone()))
     }
 
-    fn keeper(&self) -> Option<Arc<dyn FileStore>> {
+    fn file_store(&self) -> Option<Arc<dyn FileStore>> {
         Some(Arc::new(self.clone()))
     }
 

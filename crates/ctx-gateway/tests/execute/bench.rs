@@ -54,7 +54,7 @@ impl Bench {
         let gateway = Arc::new(Gateway::new(scripts, true));
         let builder = Catalog::builder().limits(limits).provider(gateway.clone());
         let catalog = gateway
-            .kept()
+            .kept_providers()
             .into_iter()
             .chain(providers)
             .fold(builder, |builder, provider| builder.provider(provider))

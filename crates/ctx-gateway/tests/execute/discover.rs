@@ -411,7 +411,7 @@ impl Provider for ConnectingProvider {
         (!self.is_known.load(Ordering::SeqCst)).then(|| "is still being reached".to_owned())
     }
 
-    async fn settle(&self) {
+    async fn wait_until_known(&self) {
         match self.answers {
             true => self.is_known.store(true, Ordering::SeqCst),
             false => std::future::pending().await,

@@ -142,7 +142,7 @@ pub(crate) async fn a_script_that_finds_no_worker_gets_a_retry_delay() {
     take(&started).await;
     let error = bench.try_run("return 1").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
-    assert!(error.wait().is_some());
+    assert!(error.retry_after().is_some());
     running.abort();
     take(&dropped).await;
     bench.engine.shutdown().await;

@@ -34,7 +34,7 @@ async fn rank(bench: &Bench, question: &SearchQuestion) -> Option<usize> {
         answer.as_str().unwrap().lines().filter_map(|line| line.strip_prefix("sdk.")?.split_once('('));
     names
         .map(|(name, _)| name)
-        .position(|name| question.right.iter().any(|right| right == name))
+        .position(|name| question.expected_functions.iter().any(|right| right == name))
         .map(|at| at + 1)
 }
 
@@ -48,7 +48,7 @@ async fn the_right_function_is_among_the_first_five() {
     for question in &selected {
         let rank = rank(&bench, question).await;
         if rank.is_none_or(|rank| rank > FIRST) {
-            missed.push(format!("{}: {rank:?}, {:?}", question.question, question.right));
+            missed.push(format!("{}: {rank:?}, {:?}", question.question, question.expected_functions));
         }
     }
     missed.iter().for_each(|missed| eprintln!("not among the first {FIRST}: {missed}"));
@@ -65,7 +65,7 @@ async fn questions_quote_no_description() {
     let mut quoting = Vec::new();
     for question in questions() {
         let question_words = word_sequences(&question.question);
-        for right in &question.right {
+        for right in &question.expected_functions {
             let (_, description_words) =
                 known.iter().find(|(name, _)| name == right).unwrap_or_else(|| panic!("no {right}"));
             quoting.extend(

@@ -166,7 +166,8 @@ pub(crate) async fn a_kept_result_is_a_resource() {
 
 pub(crate) async fn the_result_tool_is_for_scripts_and_shadows_no_other_tool() {
     let bench = bench();
-    let listed_names: Vec<String> = bench.catalog.listed().map(|entry| entry.name.to_string()).collect();
+    let listed_names: Vec<String> =
+        bench.catalog.client_tools().map(|entry| entry.name.to_string()).collect();
     assert!(!listed_names.contains(&"ctx.result".to_owned()), "{listed_names:?}");
     // The test's own provider has a tool of that name, too.
     assert_eq!(bench.catalog.entry("result").unwrap().name.to_string(), "tools.result");

@@ -5,7 +5,7 @@ use super::keys::KeySet;
 use super::{OAuthLimits, is_trusted};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderValue, Method, StatusCode};
-use ctx_core::{AddressPolicy, NetworkScope, chain};
+use ctx_core::{AddressPolicy, NetworkScope, error_chain};
 use ctx_net::{BodyError, Client, ClientOptions, NetError, Request};
 use serde::Deserialize;
 use url::Url;
@@ -76,7 +76,7 @@ impl Issuer {
             let jwks_url = jwks_url.ok_or_else(|| format!("{url}: there is no `jwks_uri` that is secure"))?;
             let is_own = jwks_url.host() == self.url.host();
             let reach =
-                if is_own { reach_of_configured(&self.url) } else { AddressPolicy::of_referrer(scope) };
+                if is_own { reach_of_configured(&self.url) } else { AddressPolicy::for_referrer(scope) };
             return Ok((jwks_url, reach));
         }
         Err("there is no metadata; set `server.oauth.jwks_url`".to_owned())
@@ -98,7 +98,7 @@ impl Issuer {
     /// Fetches a document, with the network scope of the server that sent it; `None` if it is not found.
     /// Follows no redirects: keys come from where the settings say, and from nowhere else.
     async fn get(&self, url: &Url, reach: AddressPolicy) -> Result<Option<(Vec<u8>, NetworkScope)>, String> {
-        let failed = |error: NetError| format!("{url}: {}", chain(&error.without_url()));
+        let failed = |error: NetError| format!("{url}: {}", error_chain(&error.without_url()));
         let request = Request::new(Method::GET, url.clone());
         let request = request.header(ACCEPT, HeaderValue::from_static("application/json"));
         let mut response = self.client.send(&request, reach).await.map_err(failed)?;
@@ -119,25 +119,25 @@ impl Issuer {
 
 /// SSRF policy for a URL from the settings.
 fn reach_of_configured(url: &Url) -> AddressPolicy {
-    AddressPolicy::configured(url.host_str().unwrap_or_default())
+    AddressPolicy::for_configured_host(url.host_str().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{MockWebServer, reply};
+    use ctx_testkit::{MockWebServer, http_response};
     use serde_json::json;
 
     /// Fetches keys through metadata whose JWKS URL is at another loopback host; returns the outcome and the
     /// number of requests that the JWKS host received.
     async fn fetch_from_other_host(host: &str, has_public_peers: bool) -> (Result<(), String>, usize) {
-        let keys = MockWebServer::serve(|_| reply(200, r#"{"keys": []}"#));
+        let keys = MockWebServer::serve(|_| http_response(200, r#"{"keys": []}"#));
         let jwks_uri = keys.url("/keys").replace("127.0.0.1", host);
         let issuer_name = std::sync::Arc::new(std::sync::OnceLock::<String>::new());
         let own = issuer_name.clone();
         let issuer = MockWebServer::serve(move |_| {
             let issuer = own.get().cloned().unwrap_or_default();
-            reply(200, &json!({ "issuer": issuer, "jwks_uri": jwks_uri }).to_string())
+            http_response(200, &json!({ "issuer": issuer, "jwks_uri": jwks_uri }).to_string())
         });
         // Another loopback name for the issuer, so that the JWKS URL is at a different host.
         let name =
@@ -148,7 +148,7 @@ mod tests {
             fetcher.client = fetcher.client.with_public_peers();
         }
         let fetched = fetcher.fetch_keys().await.map(|_| ());
-        (fetched, keys.asked().len())
+        (fetched, keys.requests().len())
     }
 
     #[tokio::test]

@@ -20,13 +20,13 @@ pub(crate) async fn handle(State(api): State<Api>, request: Request) -> Result<R
     if let Some(identity) = parts.extensions.get::<Arc<Identity>>() {
         check_scopes(&api, &body, identity).await?;
     }
-    Ok(mcp.answer(Request::from_parts(parts, body)).await.map(Body::new))
+    Ok(mcp.handle_http(Request::from_parts(parts, body)).await.map(Body::new))
 }
 
 /// Refuses a tool call that needs more scopes with an HTTP status, by which clients learn which scopes to
 /// request. The catalog checks again when the tool is called.
 async fn check_scopes(api: &Api, body: &[u8], identity: &Identity) -> Result<(), ApiError> {
-    let Some(name) = McpServer::tool_called(body) else { return Ok(()) };
+    let Some(name) = McpServer::called_tool_name(body) else { return Ok(()) };
     let client = Caller::Mcp(String::new());
     match api.catalog.current().permit(&name, &client, Some(identity)).await {
         Err(error) if !error.scopes().is_empty() => Err(error.into()),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub(crate) async fn list(State(api): State<Api>) -> Json<Value> {
     let catalog = api.catalog.current();
     let tools: Vec<Value> = catalog
-        .listed()
+        .client_tools()
         .map(|entry| {
             json!({
                 "name": entry.name.outward(),

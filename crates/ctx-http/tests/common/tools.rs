@@ -37,7 +37,7 @@ pub(crate) fn standard_tools() -> [TestTool; 6] {
     [
         echo("echo"),
         echo("create_ticket").schema(ticket),
-        tool("slow", async |_, _| std::future::pending().await).bound(super::SHORT),
+        tool("slow", async |_, _| std::future::pending().await).with_timeout(super::SHORT),
         tool("failing", async |_, _| {
             let message = "tools/failing.lua:42: attempt to index nil value";
             Err(ToolError::new(ErrorKind::Tool, message))

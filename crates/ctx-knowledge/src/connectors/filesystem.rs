@@ -149,7 +149,7 @@ impl FilesystemConnector {
         let first_entries: Vec<_> = walk.by_ref().take(COUNTED_ENTRIES_MAX).collect();
         if first_entries.len() < COUNTED_ENTRIES_MAX {
             let is_file_to_read = |entry: &&DirEntry| self.is_selected(&root, entry);
-            sink.expect(first_entries.iter().flatten().filter(is_file_to_read).count() as u64);
+            sink.set_total(first_entries.iter().flatten().filter(is_file_to_read).count() as u64);
         }
         let mut secret_files = Vec::new();
         let mut entries = first_entries.into_iter().chain(walk);
@@ -318,7 +318,7 @@ impl FilesystemConnector {
     fn read(&self, path: &Path, source_id: &str, sink: &Sink) -> io::Result<Option<Document>> {
         let before = fs::metadata(path)?;
         let fingerprint = fingerprint(&before);
-        if !sink.wants(source_id, &fingerprint) {
+        if !sink.needs_read(source_id, &fingerprint) {
             return Ok(None);
         }
         if before.len() > self.document_bytes_max {

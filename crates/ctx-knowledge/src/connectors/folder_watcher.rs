@@ -59,7 +59,7 @@ pub(super) fn run<W: Watcher>(filesystem: &FilesystemConnector, timing: WatchTim
             error_reason(&error),
             timing.poll_interval.as_secs()
         );
-        while signal.is_heard() {
+        while signal.has_receiver() {
             signal.send();
             thread::sleep(timing.poll_interval);
         }
@@ -88,7 +88,7 @@ fn watch<W: Watcher>(
     signal.send();
 
     let mut burst: Option<Instant> = None;
-    while signal.is_heard() {
+    while signal.has_receiver() {
         let wait = if burst.is_some() { timing.debounce } else { timing.root_check_interval };
         match wake_receiver.recv_timeout(wait) {
             Ok(()) if burst.get_or_insert_with(Instant::now).elapsed() < timing.burst_max => continue,

@@ -14,7 +14,7 @@ pub struct FolderSurvey {
     /// Files and folders visited.
     pub entries: u64,
     /// Whether counting stopped at a limit.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
 /// Limits of a survey: counting stops when one is exceeded.
@@ -42,9 +42,9 @@ impl FolderSurvey {
             self.entries += 1;
             self.files += u64::from(bytes.is_some());
             self.bytes += bytes.unwrap_or(0);
-            self.is_cut =
+            self.is_truncated =
                 self.files > limits.files || self.bytes > limits.bytes || self.entries > limits.entries;
-            if self.is_cut {
+            if self.is_truncated {
                 break;
             }
         }
@@ -90,10 +90,10 @@ mod tests {
             survey
         };
         let whole = survey(2, 10, 100);
-        assert_eq!((whole.files, whole.bytes, whole.is_cut), (2, 10, false));
-        assert_eq!((survey(1, 10, 100).files, survey(1, 10, 100).is_cut), (2, true));
-        assert!(survey(2, 9, 100).is_cut && survey(2, 10, whole.entries - 1).is_cut);
-        assert!(!survey(2, 10, whole.entries).is_cut);
+        assert_eq!((whole.files, whole.bytes, whole.is_truncated), (2, 10, false));
+        assert_eq!((survey(1, 10, 100).files, survey(1, 10, 100).is_truncated), (2, true));
+        assert!(survey(2, 9, 100).is_truncated && survey(2, 10, whole.entries - 1).is_truncated);
+        assert!(!survey(2, 10, whole.entries).is_truncated);
         assert!(
             FolderSurvey::default()
                 .add_folder(&json!({}), options, SurveyLimits { files: 1, bytes: 1, entries: 1 })

@@ -71,7 +71,7 @@ pub enum FillError {
 
 /// Acquires the lease for computing or deleting vectors, which one process holds at a time.
 pub(crate) fn acquire_lease(store: &dyn Store) -> Result<LeaseGuard, FillError> {
-    store.lease(&Lease::Fill).map_err(FillError::Lock)?.ok_or(FillError::Busy)
+    store.lease(&Lease::Embedding).map_err(FillError::Lock)?.ok_or(FillError::Busy)
 }
 
 /// A fill of one model, with everything it needs.
@@ -111,7 +111,7 @@ impl FillJob<'_> {
             while !exhausted && queue.len() < self.model.embedder.batch_size() {
                 let documents = self.store.pending(&PendingQuery {
                     model: self.model.key,
-                    marked: self.is_configured_model,
+                    trusts_marks: self.is_configured_model,
                     after,
                     limit: DOCUMENTS_PAGE,
                 })?;
@@ -259,7 +259,7 @@ impl FillJob<'_> {
             let Some(pause) = backoff.next() else { return Err(error) };
             let pause = pause.max(pause_min);
             tracing::debug!(%error, "asking again in {} ms", pause.as_millis());
-            rest(pause, self.cancellation);
+            sleep_cancellable(pause, self.cancellation);
             if self.cancellation.is_cancelled() {
                 return Ok(None);
             }
@@ -268,7 +268,7 @@ impl FillJob<'_> {
 }
 
 /// Sleeps in small steps, so that a cancellation ends it. Blocks.
-pub fn rest(duration: Duration, cancellation: &CancellationToken) {
+pub fn sleep_cancellable(duration: Duration, cancellation: &CancellationToken) {
     const STEP: Duration = Duration::from_millis(50);
     let mut left = duration;
     while !left.is_zero() && !cancellation.is_cancelled() {

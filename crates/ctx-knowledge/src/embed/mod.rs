@@ -13,7 +13,7 @@ mod openai;
 mod remote;
 mod service;
 
-pub use fill::{FillError, FillProgress, FillReport, rest};
+pub use fill::{FillError, FillProgress, FillReport, sleep_cancellable};
 
 pub(crate) use fill::{FillJob, acquire_lease};
 pub(crate) use models::{EmbeddingInput, EmbeddingModels, RegisteredModel};

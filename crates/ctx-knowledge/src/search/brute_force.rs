@@ -323,8 +323,8 @@ mod tests {
             chunks,
             vectors: NewVectors {
                 hashes: texts.iter().map(|(_, _, hash)| *hash).collect(),
-                made: Some((models.ingest_model().key, vectors)),
-                wanted: Some(models.configured.key),
+                computed: Some((models.ingest_model().key, vectors)),
+                required_model: Some(models.configured.key),
             },
             fingerprint: None,
             note: None,
@@ -449,7 +449,7 @@ mod tests {
         corpus.fill();
         // One source has all vectors of the workspace's model, the other only those of the bridge model.
         corpus.put("notes:b", 30..60);
-        let view = View::next_to(&folder.path().join("store"), corpus.store.about().id);
+        let view = View::next_to(&folder.path().join("store"), corpus.store.identity().id);
         view.catch_up(&corpus.store).unwrap();
         let vectors = VectorIndex::default();
         let views = ViewRetriever { view: &view, vectors: &vectors, store: &corpus.store };
@@ -462,7 +462,7 @@ mod tests {
     fn an_empty_index_is_not_ready_for_a_store_with_documents() {
         let folder = tempfile::tempdir().unwrap();
         let corpus = Corpus::new();
-        let view = View::next_to(&folder.path().join("store"), corpus.store.about().id);
+        let view = View::next_to(&folder.path().join("store"), corpus.store.identity().id);
         let vectors = VectorIndex::default();
         let views = ViewRetriever { view: &view, vectors: &vectors, store: &corpus.store };
         assert!(views.is_ready().unwrap());

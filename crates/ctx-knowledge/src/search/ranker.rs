@@ -88,19 +88,19 @@ impl Ranker<'_> {
         let terms = self.terms()?;
         let mut pairs: Vec<ScorePair> = nearest
             .into_iter()
-            .map(|near| ScorePair { place: near.place, keyword: 0.0, vector: Some(near.score), group: 0 })
+            .map(|near| ScorePair { chunk: near.place, keyword: 0.0, vector: Some(near.score), group: 0 })
             .collect();
         let groups = std::slice::from_ref(&group);
         let mut relevant = self.relevant_documents(&pairs, groups);
-        if pairs.iter().any(|pair| !relevant.contains(&pair.place.0)) {
+        if pairs.iter().any(|pair| !relevant.contains(&pair.chunk.0)) {
             self.add_keyword_scores(&terms, &mut pairs)?;
             relevant = self.relevant_documents(&pairs, groups);
         }
-        pairs.retain(|pair| relevant.contains(&pair.place.0));
+        pairs.retain(|pair| relevant.contains(&pair.chunk.0));
         let mut seen_documents = HashSet::new();
         let ranked =
-            pairs.into_iter().filter(|pair| seen_documents.insert(pair.place.0)).map(|pair| RankedDocument {
-                place: pair.place,
+            pairs.into_iter().filter(|pair| seen_documents.insert(pair.chunk.0)).map(|pair| RankedDocument {
+                place: pair.chunk,
                 score: semantic_score(pair.vector.unwrap_or_default()),
                 keyword: None,
                 vector: pair.vector,
@@ -209,7 +209,7 @@ impl Ranker<'_> {
                 self.retrieve_enough(vector_count, |count| self.nearest_candidates(group, count))?;
             vector_places.extend(nearest.iter().map(|near| near.place));
             pairs.extend(nearest.iter().map(|near| ScorePair {
-                place: near.place,
+                chunk: near.place,
                 keyword: keyword_scores.get(&near.place).copied().unwrap_or_default(),
                 vector: Some(near.score),
                 group: index,
@@ -224,7 +224,7 @@ impl Ranker<'_> {
         for (index, group) in groups.iter().enumerate() {
             let cosines = self.retriever.cosines(group.query_vector(), &group.scope, &keyword_only_places)?;
             pairs.extend(cosines.into_iter().map(|(place, vector)| ScorePair {
-                place,
+                chunk: place,
                 keyword: keyword_scores.get(&place).copied().unwrap_or_default(),
                 vector,
                 group: index,
@@ -236,12 +236,12 @@ impl Ranker<'_> {
     /// Looks up the BM25 scores of chunks that have none yet.
     fn add_keyword_scores(&self, terms: &[String], pairs: &mut [ScorePair]) -> Result<(), SearchError> {
         let unscored: Vec<ChunkPosition> =
-            pairs.iter().filter(|pair| pair.keyword <= 0.0).map(|pair| pair.place).collect();
+            pairs.iter().filter(|pair| pair.keyword <= 0.0).map(|pair| pair.chunk).collect();
         let scored = self.retriever.keyword_scores(terms, &unscored)?.into_iter();
         let scores: HashMap<ChunkPosition, f32> =
             scored.map(|candidate| (candidate.place, candidate.score)).collect();
         for pair in pairs {
-            pair.keyword = scores.get(&pair.place).copied().unwrap_or(pair.keyword);
+            pair.keyword = scores.get(&pair.chunk).copied().unwrap_or(pair.keyword);
         }
         Ok(())
     }
@@ -260,7 +260,7 @@ impl Ranker<'_> {
                     _ => true,
                 }
         };
-        pairs.iter().filter(is_relevant).map(|pair| pair.place.0).collect()
+        pairs.iter().filter(is_relevant).map(|pair| pair.chunk.0).collect()
     }
 
     fn keyword_candidates(&self, terms: &[String], count: usize) -> Result<Vec<Candidate>, SearchError> {

@@ -293,7 +293,7 @@ pub(crate) fn for_each_file_page(
         let page = store.files(source, after.as_ref(), FILES_PAGE)?;
         visit(&page.iter().map(|file| file.id).collect::<Vec<_>>())?;
         match page.last() {
-            Some(last) if page.len() == FILES_PAGE => after = Some(last.place()),
+            Some(last) if page.len() == FILES_PAGE => after = Some(last.position()),
             _ => return Ok(()),
         }
     }

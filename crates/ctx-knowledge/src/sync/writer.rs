@@ -335,7 +335,7 @@ impl DocumentWriter {
             }
         }
         let all_vectors = all_vectors.map(|vectors| (model.key, vectors));
-        Some(NewVectors { hashes, made: all_vectors, wanted: Some(models.configured.key) })
+        Some(NewVectors { hashes, computed: all_vectors, required_model: Some(models.configured.key) })
     }
 
     fn skip(&mut self, id: Uuid, document: Document, error: ExtractError) -> Result<(), StoreError> {

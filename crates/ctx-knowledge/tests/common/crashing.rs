@@ -281,8 +281,8 @@ impl VectorStore for CrashingStore {
 }
 
 impl Store for CrashingStore {
-    fn about(&self) -> &StoreIdentity {
-        self.inner.about()
+    fn identity(&self) -> &StoreIdentity {
+        self.inner.identity()
     }
 
     fn writable(&self) -> bool {

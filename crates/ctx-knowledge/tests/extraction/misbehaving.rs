@@ -104,5 +104,5 @@ async fn misbehaving_documents_are_bounded_and_the_others_are_read() {
     // A document that fails is not read again until it changes.
     let again = sync(&knowledge).await;
     assert_eq!((again.added, again.warning_count as usize), (0, expected.len()));
-    assert_eq!(extraction.figures().unwrap().workers, 1, "those that failed are gone");
+    assert_eq!(extraction.pool_stats().unwrap().workers, 1, "those that failed are gone");
 }

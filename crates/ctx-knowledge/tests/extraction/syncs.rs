@@ -56,7 +56,7 @@ async fn every_format_is_read_by_a_worker_and_plain_text_is_not() {
         .file("d.txt", "anchor")
         .extraction(extraction.clone());
     let knowledge = workspace.open();
-    assert_eq!((sync(&knowledge).await.added, extraction.figures()), (4, None), "nothing was started");
+    assert_eq!((sync(&knowledge).await.added, extraction.pool_stats()), (4, None), "nothing was started");
 
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../ctx-extract/tests/fixtures");
     for name in
@@ -71,7 +71,7 @@ async fn every_format_is_read_by_a_worker_and_plain_text_is_not() {
     assert_eq!(hit_names(&knowledge, "barnacle"), ["e.html"]);
     assert_eq!(hit_names(&knowledge, "kelp"), ["f.ipynb"]);
     assert_eq!(hit_names(&knowledge, "pilots").len(), 2, "docx and odt");
-    assert_eq!(extraction.figures().unwrap().workers, 1, "one worker reads one document after the other");
+    assert_eq!(extraction.pool_stats().unwrap().workers, 1, "one worker reads one document after the other");
 
     // The texts are the same as without workers.
     let plain = workspace.extraction(Extraction::in_process());

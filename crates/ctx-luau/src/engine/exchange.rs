@@ -87,7 +87,7 @@ pub(super) async fn run_job(
     loop {
         while let Some((frame, length)) = incoming.next_frame()? {
             let outcome = exchange.handle_frame(&frame, outgoing)?;
-            incoming.take(length);
+            incoming.consume(length);
             match outcome {
                 None => {}
                 Some(outcome) if incoming.is_empty() => return Ok(outcome),
@@ -108,11 +108,11 @@ pub(super) async fn run_job(
                 exchange.finish_request(handled, outgoing)?;
             },
             written = stdin.write(pending), if !pending.is_empty() => match written {
-                Ok(length) => outgoing.wrote(length),
+                Ok(length) => outgoing.mark_written(length),
                 // The worker has exited; its output may still contain frames.
                 Err(_) => outgoing.clear(),
             },
-            read = stdout.read_buf(incoming.room(READ_BYTES)) => match read {
+            read = stdout.read_buf(incoming.spare_buffer(READ_BYTES)) => match read {
                 Ok(0) | Err(_) => return Err(ExchangeError::PipeClosed),
                 Ok(_) => {}
             },
@@ -143,7 +143,7 @@ fn send_job(worker: &mut WorkerProcess, run: &ScriptRun) -> Result<(), ExchangeE
     worker.outgoing.push(&frame).map_err(|_| ExchangeError::JobTooLarge)?;
     // The loop in `run_job` writes the rest.
     match worker.stdin.write(worker.outgoing.pending()).now_or_never() {
-        Some(Ok(written)) => worker.outgoing.wrote(written),
+        Some(Ok(written)) => worker.outgoing.mark_written(written),
         Some(Err(_)) => return Err(ExchangeError::WorkerGone),
         None => {}
     }
@@ -223,7 +223,7 @@ impl Exchange<'_> {
         let pause_end = if pauses { Some(self.deadline.pause()) } else { None };
         let world = self.world;
         self.handlers.push(Box::pin(async move {
-            let response = world.answer(&method, arguments, bytes);
+            let response = world.handle(&method, arguments, bytes);
             let response = match pause_end {
                 None => response.await,
                 Some(pause_end) => timeout_at(pause_end, response).await.unwrap_or(Err(HostError::timeout())),

@@ -206,7 +206,7 @@ pub trait HostHandler: Send + Sync {
     /// Handles a host request; returns a JSON value and raw bytes. Several requests may be open at once. The
     /// future is dropped when the run ends first. During an `ask`, which waits for a person, the run's
     /// deadline is paused.
-    async fn answer(
+    async fn handle(
         &self,
         method: &str,
         arguments: Value,
@@ -322,7 +322,7 @@ impl Engine {
 
     /// Counts of workers and waiting runs.
     pub fn figures(&self) -> EngineFigures {
-        let PoolStats { workers, idle, waiting } = self.pool.figures();
+        let PoolStats { workers, idle, waiting } = self.pool.stats();
         EngineFigures { workers, idle, waiting }
     }
 
@@ -338,7 +338,7 @@ fn lease_failure(why: LeaseError) -> RunError {
         LeaseError::TooDeep => {
             (RunErrorKind::Overloaded, String::from("scripts that run scripts are nested too deeply"))
         }
-        LeaseError::NotInTime => (RunErrorKind::Overloaded, why.to_string()),
+        LeaseError::TimedOut => (RunErrorKind::Overloaded, why.to_string()),
         LeaseError::Stopped => (RunErrorKind::Stopped, String::from("the engine was shut down")),
         LeaseError::Start(_) => (RunErrorKind::Unavailable, why.to_string()),
     };
@@ -357,7 +357,7 @@ async fn worker_failure(lease: WorkerLease, run: &ScriptRun) -> RunError {
     if end.is_out_of_memory() {
         return RunError::new(RunErrorKind::Memory, format!("{}: not enough memory", run.chunk_name));
     }
-    tracing::warn!("the worker of {} ended: {}; it said: {}", run.chunk_name, end.status, end.last_words);
+    tracing::warn!("the worker of {} ended: {}; it said: {}", run.chunk_name, end.status, end.stderr);
     RunError::new(
         RunErrorKind::Crashed,
         format!("{}: the script's worker ended unexpectedly ({})", run.chunk_name, end.status),

@@ -31,9 +31,9 @@ impl RunError {
         let logs = self.logs.into_iter().map(LogLine::from).collect();
         let mut error = ToolError::new(kind, self.message).with_logs(logs);
         if let Some(why) = self.code.as_deref().and_then(QuestionError::from_code) {
-            error = error.with_unanswered(why);
+            error = error.with_question_error(why);
         }
-        if kind == ErrorKind::Overloaded { error.retry_after(RETRY_AFTER) } else { error }
+        if kind == ErrorKind::Overloaded { error.with_retry_after(RETRY_AFTER) } else { error }
     }
 }
 

@@ -55,7 +55,7 @@ impl Script {
         runtime: &Arc<ScriptRuntime>,
         settings: &ScriptSettings,
     ) -> Result<Self, ScriptProblem> {
-        let ScriptSettings { path, shown: display_name, .. } = settings;
+        let ScriptSettings { path, display_path: display_name, .. } = settings;
         let allowed_hosts = AllowedHosts::new(&settings.allow_hosts)
             .map_err(|error| problem(display_name, &format!("allow_hosts: {error}")))?;
         let (file, bytes_max) = (path.clone(), runtime.limits.source_bytes);
@@ -209,7 +209,7 @@ pub(crate) fn call_deadline(call: &Call, default: Duration) -> Instant {
 pub(crate) fn provider_globals(source: &str, catalog: &Catalog) -> Vec<String> {
     let is_free = |name: &str| {
         // Scripts reach built-in providers through `context` and `sdk` only.
-        BuiltinProvider::named(name).is_none()
+        BuiltinProvider::from_name(name).is_none()
             && !LANGUAGE_GLOBALS.contains(&name)
             && !HOST_APIS.iter().any(|api| api.name == name)
     };

@@ -30,7 +30,8 @@ pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> HostRes
         Ok(arguments_value)
     };
     let nested = call.nested().map_err(refusal)?;
-    let mut output = Catalog::call_fitted(&name, arguments_value, fit, nested).await.map_err(refusal)?;
+    let mut output =
+        Catalog::call_with_adapter(&name, arguments_value, fit, nested).await.map_err(refusal)?;
     let page = output.page.take().map(|page| *page);
     let value = output.into_data();
     let wants_page = arguments.get("page") == Some(&Value::Bool(true));
@@ -78,7 +79,7 @@ fn with_body(arguments_value: Value, name: &str, body: Value) -> Result<Value, T
 
 fn refusal(error: ToolError) -> HostError {
     let data = error.data().and_then(Value::as_object).cloned().unwrap_or_default();
-    let code = error.unanswered().map_or_else(|| error.kind().code(), QuestionError::code);
+    let code = error.question_error().map_or_else(|| error.kind().code(), QuestionError::code);
     HostError::new(code, error.message()).with_data(data)
 }
 

@@ -21,11 +21,11 @@ pub(super) async fn send<'a>(
             is_wrapped = wrapped;
             (
                 "context.elicit",
-                QuestionKind::Person { message: text(arguments, "message")?.to_owned(), schema },
+                QuestionKind::Elicitation { message: text(arguments, "message")?.to_owned(), schema },
             )
         }
         "model" => match arguments.get("request") {
-            Some(Value::Object(request)) => ("context.sample", QuestionKind::Model(request.clone())),
+            Some(Value::Object(request)) => ("context.sample", QuestionKind::Sampling(request.clone())),
             _ => return Err(HostError::new(BAD_REQUEST, "context.sample: the request must be a table")),
         },
         "roots" => ("context.roots", QuestionKind::Roots),
@@ -36,7 +36,7 @@ pub(super) async fn send<'a>(
         Some(Value::String(key)) => Some(key.clone()),
         Some(_) => return Err(HostError::new(BAD_REQUEST, format!("{name}: `key` must be a string"))),
     };
-    match call(name)?.ask(Question { key, want }).await {
+    match call(name)?.ask(Question { key, kind: want }).await {
         Ok(Value::Object(mut fields)) if is_wrapped => {
             Ok((fields.remove(WRAPPER_FIELD).unwrap_or_default(), Vec::new()))
         }

@@ -6,7 +6,7 @@
 use super::{AllowedHosts, BAD_REQUEST, FORBIDDEN, HostResult, text};
 use crate::engine::HostError;
 use crate::scripts::ScriptLimits;
-use ctx_core::{AddressPolicy, chain};
+use ctx_core::{AddressPolicy, error_chain};
 use ctx_net::{
     BodyError, Client, ClientOptions, CrossOriginHeaders, NetError, Proxy, RedirectChain, Response,
     UnreadableLocation,
@@ -118,7 +118,7 @@ impl ScriptHttp {
         allowed: &AllowedHosts,
         limits: &ScriptLimits,
     ) -> HostResult {
-        let (timeout, display_url) = (request.timeout, request.request.shown());
+        let (timeout, display_url) = (request.timeout, request.request.describe());
         let sent = self.send_with_redirects(request.request, allowed, limits);
         match timeout {
             // The run's deadline cancels the request.
@@ -139,7 +139,7 @@ impl ScriptHttp {
         allowed: &AllowedHosts,
         limits: &ScriptLimits,
     ) -> HostResult {
-        let mut chain = RedirectChain::new(request, AddressPolicy::OWN);
+        let mut chain = RedirectChain::new(request, AddressPolicy::TRUSTED);
         loop {
             let request = chain.request();
             check(request, allowed)?;
@@ -148,17 +148,17 @@ impl ScriptHttp {
                 .send(request, chain.reach())
                 .await
                 .map_err(|error| net_refusal(request, error))?;
-            let location = response.redirect().map_err(|error: UnreadableLocation| {
-                HostError::new(FAILED, format!("http: {}: {error}", request.shown()))
+            let location = response.redirect_target().map_err(|error: UnreadableLocation| {
+                HostError::new(FAILED, format!("http: {}: {error}", request.describe()))
             })?;
             let Some(location) = location else {
                 return read_response(request, response, limits.http_response_bytes).await;
             };
-            if chain.followed() >= limits.http_redirects {
+            if chain.redirect_count() >= limits.http_redirects {
                 let limit = limits.http_redirects;
                 return Err(HostError::new(
                     FAILED,
-                    format!("http: {}: more than {limit} redirects", request.shown()),
+                    format!("http: {}: more than {limit} redirects", request.describe()),
                 ));
             }
             chain.follow(&response, location, CrossOriginHeaders::DropSecrets);
@@ -168,7 +168,7 @@ impl ScriptHttp {
 
 /// Checks the scheme and `allow_hosts`; the client checks addresses.
 fn check(request: &ctx_net::Request, allowed: &AllowedHosts) -> Result<(), HostError> {
-    let refuse = |why: &str| Err(HostError::new(FORBIDDEN, format!("http: {}: {why}", request.shown())));
+    let refuse = |why: &str| Err(HostError::new(FORBIDDEN, format!("http: {}: {why}", request.describe())));
     let url = &request.url;
     if !["http", "https"].contains(&url.scheme()) {
         return refuse("only http and https can be requested");
@@ -183,7 +183,7 @@ async fn read_response(request: &ctx_net::Request, mut response: Response, bytes
     let body = response.read(bytes_max).await.map_err(|error| match error {
         BodyError::TooLarge(bytes_max) => {
             let limit = bytes_max as f64 / f64::from(1 << 20);
-            let message = format!("http: {}: the response is larger than {limit} MiB", request.shown());
+            let message = format!("http: {}: the response is larger than {limit} MiB", request.describe());
             HostError::new(TOO_LARGE, message)
         }
         BodyError::Net(error) => net_refusal(request, error),
@@ -198,12 +198,12 @@ async fn read_response(request: &ctx_net::Request, mut response: Response, bytes
 }
 
 fn net_refusal(request: &ctx_net::Request, error: NetError) -> HostError {
-    if let Some(forbidden) = error.forbidden() {
-        let message = format!("http: {}: scripts may not reach {forbidden}", request.shown());
+    if let Some(forbidden) = error.forbidden_target() {
+        let message = format!("http: {}: scripts may not reach {forbidden}", request.describe());
         return HostError::new(FORBIDDEN, message);
     }
     let code = if error.is_timeout() { TIMEOUT } else { FAILED };
-    HostError::new(code, format!("http: {}: {}", request.shown(), chain(&error.without_url())))
+    HostError::new(code, format!("http: {}: {}", request.describe(), error_chain(&error.without_url())))
 }
 
 fn table_field<'a>(
@@ -232,19 +232,19 @@ fn scalar_text(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{MockWebServer, reply, reply_with};
+    use ctx_testkit::{MockWebServer, http_response, http_response_with};
 
     /// Requests `/` from a server that redirects to another loopback server; returns the outcome and the number of
     /// requests that the second server received.
     async fn follow_redirect(http: ScriptHttp, host: &str) -> (HostResult, usize) {
-        let inner = MockWebServer::serve(|_| reply(200, "inside"));
+        let inner = MockWebServer::serve(|_| http_response(200, "inside"));
         let location = inner.url("/").replace("127.0.0.1", host);
-        let outer = MockWebServer::serve(move |_| reply_with(302, &[("Location", &location)], ""));
+        let outer = MockWebServer::serve(move |_| http_response_with(302, &[("Location", &location)], ""));
         let arguments = json!({ "method": "GET", "url": outer.url("/") });
         let request =
             HttpRequest::new(arguments.as_object().unwrap(), Vec::new()).unwrap_or_else(|_| panic!());
         let result = http.send(request, &AllowedHosts::default(), &ScriptLimits::default()).await;
-        (result, inner.asked().len())
+        (result, inner.requests().len())
     }
 
     #[tokio::test]

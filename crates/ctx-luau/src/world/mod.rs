@@ -121,7 +121,7 @@ impl<'a> ScriptWorld<'a> {
 
 #[async_trait]
 impl HostHandler for ScriptWorld<'_> {
-    async fn answer(&self, method: &str, arguments: Value, bytes: Vec<u8>) -> HostResult {
+    async fn handle(&self, method: &str, arguments: Value, bytes: Vec<u8>) -> HostResult {
         let arguments = match (method, self.origin) {
             // An item can be any value; the emitter validates it.
             ("emit", RunOrigin::Sync(emitter)) => {
@@ -174,7 +174,7 @@ pub(crate) struct DeniedWorld;
 
 #[async_trait]
 impl HostHandler for DeniedWorld {
-    async fn answer(&self, method: &str, _: Value, _: Vec<u8>) -> HostResult {
+    async fn handle(&self, method: &str, _: Value, _: Vec<u8>) -> HostResult {
         Err(HostError::new(FORBIDDEN, format!("{method} is not available while the script is loaded")))
     }
 }

@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Test] = tests!(hostile:
 const AT_ONCE: usize = 4;
 
 async fn mismatch(engine: &Engine, case: &HostileScript) -> Option<String> {
-    let endless = case.is_endless();
+    let endless = case.expects_timeout();
     let mut run = script(&case.source, if endless { SHORT } else { LONG });
     let apis = ["base64", "context", "crypto", "json", "log", "parallel", "result", "sdk", "sleep"];
     run.apis = apis.map(String::from).to_vec();
@@ -27,8 +27,8 @@ async fn mismatch(engine: &Engine, case: &HostileScript) -> Option<String> {
         return Some(format!("{}: took {:?}", case.name, began.elapsed()));
     }
     let fits = match &outcome {
-        Ok(completed) => case.is_met_by(Ok(&completed.value)),
-        Err(error) => case.is_met_by(Err(&format!("{:?}", error.kind).to_lowercase())),
+        Ok(completed) => case.matches(Ok(&completed.value)),
+        Err(error) => case.matches(Err(&format!("{:?}", error.kind).to_lowercase())),
     };
     (!fits).then(|| format!("{}: {outcome:?}", case.name))
 }

@@ -88,7 +88,7 @@ impl Drop for OpenGuard<'_> {
 
 #[async_trait]
 impl HostHandler for TestWorld {
-    async fn answer(
+    async fn handle(
         &self,
         method: &str,
         arguments: Value,

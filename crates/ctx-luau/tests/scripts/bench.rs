@@ -56,7 +56,7 @@ impl Bench {
         ScriptSettings {
             name: name.to_owned(),
             path,
-            shown,
+            display_path: shown,
             config: json!({}),
             timeout: None,
             rate_limit: None,

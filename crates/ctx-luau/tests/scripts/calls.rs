@@ -242,7 +242,7 @@ async fn every_page_is_a_call() {
     let limits = Limits { nested_calls: 4, ..Limits::default() };
     let catalog = catalog_of([tool], [], [lists(1_000_000)], limits);
     let output = call(&catalog, "x", json!({ "most": 12 })).await.unwrap();
-    assert_eq!((output.value, output.inside.calls), (json!(12), 4));
+    assert_eq!((output.value, output.nested_calls.calls), (json!(12), 4));
     let error = call(&catalog, "x", json!({})).await.unwrap_err();
     assert!(error.message().contains("at most 4 calls"), "{error}");
 }

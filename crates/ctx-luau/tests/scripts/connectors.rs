@@ -6,7 +6,7 @@ use ctx_core::{
     Change, Cursor, DocumentContent, KnownDocuments, Listing, PullResult, Redactor, Secret, Sink, SourceError,
 };
 use ctx_luau::{ScriptLimits, ScriptSettings};
-use ctx_testkit::{MockWebServer, reply};
+use ctx_testkit::{MockWebServer, http_response};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -179,20 +179,20 @@ async fn a_scan_that_fails_says_why() {
     assert_eq!(pulled.unwrap_err().to_string(), "tools/x.lua:2: ***");
     // Secrets of the configuration are masked as well.
     let mut bench = Bench::new();
-    bench.scripts = bench.scripts.clone().masking(Redactor::new([Secret::new("hunter2!")]));
+    bench.scripts = bench.scripts.clone().with_redactor(Redactor::new([Secret::new("hunter2!")]));
     let settings = bench.script("x", &source("error('hunter2!')"));
     let (_, pulled) = pull_script(&bench, &settings, None).await;
     assert_eq!(pulled.unwrap_err().to_string(), "tools/x.lua:2: ***");
 }
 
 async fn a_scan_has_bounds() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let bench =
         Bench::with(ScriptLimits { connector_requests: 2, document_bytes: 10, ..ScriptLimits::default() });
     let scan = format!("for i = 1, 3 do http.get('{}') end", web.url("/"));
     let (_, pulled) = pull_script(&bench, &bench.script("x", &source(&scan)), None).await;
     assert!(pulled.unwrap_err().to_string().ends_with("a scan may make at most 2 requests"));
-    assert_eq!(web.asked().len(), 2);
+    assert_eq!(web.requests().len(), 2);
     let large = bench.script("x", &source("emit({ source_id = 'a', body = string.rep('x', 11) })"));
     let (changes, _) = pull_script(&bench, &large, None).await;
     assert_eq!(ids(&changes), ["?a: `body` is 11 bytes; the limit is 10"]);

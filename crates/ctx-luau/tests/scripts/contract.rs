@@ -3,7 +3,7 @@
 use crate::Test;
 use crate::bench::{Bench, call, catalog_of};
 use ctx_core::Limits;
-use ctx_testkit::{MockWebServer, reply};
+use ctx_testkit::{MockWebServer, http_response};
 use serde_json::json;
 
 pub(crate) const TESTS: &[Test] = tests!(contract:
@@ -33,7 +33,7 @@ fn knowledge() -> std::sync::Arc<dyn ctx_core::Provider> {
 }
 
 async fn the_ticket_script_creates_a_ticket() {
-    let web = MockWebServer::serve(|_| reply(201, r#"{"key": "ENG-7"}"#));
+    let web = MockWebServer::serve(|_| http_response(201, r#"{"key": "ENG-7"}"#));
     let bench = Bench::new();
     let mut settings = bench.script("create_jira_ticket", TICKET);
     settings.config = json!({"url": web.url(""), "email": "bot@company.com", "api_token": "t0p"});
@@ -50,7 +50,7 @@ async fn the_ticket_script_creates_a_ticket() {
         answer,
         json!({"success": true, "ticket_key": "ENG-7", "url": url, "message": "Created ENG-7: Fix auth"})
     );
-    let request = &web.asked()[0];
+    let request = &web.requests()[0];
     assert_eq!(request.line, "POST /rest/api/3/issue HTTP/1.1");
     assert_eq!(request.header("authorization"), Some("Basic Ym90QGNvbXBhbnkuY29tOnQwcA=="));
     let fields = &request.json()["fields"];
@@ -69,7 +69,7 @@ async fn the_ticket_script_creates_a_ticket() {
 }
 
 async fn the_ticket_script_reports_the_error_of_jira() {
-    let web = MockWebServer::serve(|_| reply(403, "Forbidden"));
+    let web = MockWebServer::serve(|_| http_response(403, "Forbidden"));
     let bench = Bench::new();
     let mut settings = bench.script("create_jira_ticket", TICKET);
     settings.config = json!({"url": web.url(""), "email": "e", "api_token": "t"});
@@ -80,7 +80,7 @@ async fn the_ticket_script_reports_the_error_of_jira() {
 }
 
 async fn the_ticket_script_with_context_creates_a_ticket() {
-    let web = MockWebServer::serve(|_| reply(201, r#"{"key": "ENG-8"}"#));
+    let web = MockWebServer::serve(|_| http_response(201, r#"{"key": "ENG-8"}"#));
     let bench = Bench::new();
     let mut settings = bench.script("create_jira_ticket", WITH_CONTEXT);
     settings.config = json!({"jira_url": web.url(""), "jira_project": "ENG", "jira_token": "t"});
@@ -89,7 +89,7 @@ async fn the_ticket_script_with_context_creates_a_ticket() {
     let arguments = json!({"title": "Fix auth", "priority": "High"});
     let answer = call(&catalog, "create_jira_ticket", arguments).await.unwrap().value;
     assert_eq!(answer, json!({"key": "ENG-8", "url": web.url("/browse/ENG-8"), "related_docs": 2}));
-    let fields = web.asked()[0].json()["fields"].clone();
+    let fields = web.requests()[0].json()["fields"].clone();
     assert_eq!(fields["priority"], json!({"name": "High"}));
     assert!(fields["description"].as_str().unwrap().ends_with("- [Login]()\n"));
 }

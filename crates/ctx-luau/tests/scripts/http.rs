@@ -3,7 +3,7 @@
 use crate::Test;
 use crate::bench::Bench;
 use ctx_luau::ScriptLimits;
-use ctx_testkit::{MockWebServer, RecordedRequest, reply, reply_with};
+use ctx_testkit::{MockWebServer, RecordedRequest, http_response, http_response_with};
 use serde_json::json;
 
 pub(crate) const TESTS: &[Test] = tests!(http:
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[Test] = tests!(http:
 );
 
 async fn a_request_is_sent_with_its_method_headers_and_body() {
-    let web = MockWebServer::serve(|_| reply(200, "{}"));
+    let web = MockWebServer::serve(|_| http_response(200, "{}"));
     let bench = Bench::new();
     let body = "local u = context.config.url
         http.get(u .. '/a?x=1', { params = { q = 'a b&c', n = 2 }, headers = { ['X-Test'] = 'yes' } })
@@ -34,7 +34,7 @@ async fn a_request_is_sent_with_its_method_headers_and_body() {
     let url = web.url("");
     let answer = bench.answer_with(body, json!({}), |settings| settings.config = json!({"url": url})).await;
     assert_eq!(answer.unwrap(), json!(200));
-    let requests = web.asked();
+    let requests = web.requests();
     let line = |number: usize| requests[number].line.trim_end_matches(" HTTP/1.1");
     assert!(line(0).starts_with("GET /a?x=1&") && line(0).contains("q=a+b%26c") && line(0).contains("n=2"));
     assert_eq!(requests[0].header("x-test"), Some("yes"));
@@ -65,7 +65,7 @@ async fn a_response_has_status_headers_and_body() {
 /// A server whose `/n` redirects to `/n-1`, and whose `/0` responds.
 fn redirect_chain(request: &RecordedRequest) -> Vec<u8> {
     let number: u32 = request.line.split([' ', '/']).nth(2).unwrap().parse().unwrap();
-    if number == 0 { reply(200, "bottom") } else { redirect(302, &format!("/{}", number - 1)) }
+    if number == 0 { http_response(200, "bottom") } else { redirect(302, &format!("/{}", number - 1)) }
 }
 
 async fn redirects_are_bounded() {
@@ -80,23 +80,23 @@ async fn redirects_are_bounded() {
         [(303, "GET /end HTTP/1.1", ""), (302, "GET /end HTTP/1.1", ""), (307, "POST /end HTTP/1.1", "data")]
     {
         let web = MockWebServer::serve(move |asked| {
-            if asked.line.contains("/end") { reply(200, "") } else { redirect(status, "/end") }
+            if asked.line.contains("/end") { http_response(200, "") } else { redirect(status, "/end") }
         });
         bench
             .answer(&format!("return http.post('{}', 'data').status", web.url("/")), json!({}))
             .await
             .unwrap();
-        let last = web.asked().pop().unwrap();
+        let last = web.requests().pop().unwrap();
         assert_eq!((last.line.as_str(), last.body.as_slice()), (line, body.as_bytes()));
     }
 }
 
 async fn secrets_do_not_follow_to_another_origin() {
-    let other = MockWebServer::serve(|_| reply(200, ""));
+    let other = MockWebServer::serve(|_| http_response(200, ""));
     let to = other.url("/there");
     let web = MockWebServer::serve(move |asked| match asked.line.as_str() {
         "GET /same HTTP/1.1" => redirect(302, "/here"),
-        "GET /here HTTP/1.1" => reply(200, ""),
+        "GET /here HTTP/1.1" => http_response(200, ""),
         _ => redirect(302, &to),
     });
     let bench = Bench::new();
@@ -106,9 +106,9 @@ async fn secrets_do_not_follow_to_another_origin() {
         )
     };
     bench.answer(&get(web.url("/same")), json!({})).await.unwrap();
-    assert_eq!(web.asked()[1].header("authorization"), Some("a"));
+    assert_eq!(web.requests()[1].header("authorization"), Some("a"));
     bench.answer(&get(web.url("/away")), json!({})).await.unwrap();
-    let there = &other.asked()[0];
+    let there = &other.requests()[0];
     for name in ["authorization", "cookie", "x-api-key"] {
         assert_eq!(there.header(name), None, "{name}");
     }
@@ -144,7 +144,7 @@ async fn only_allowed_hosts_are_reached_by_redirects_too() {
         if asked.line.contains("away") {
             redirect(302, &format!("http://localhost:{port}/"))
         } else {
-            reply(200, "")
+            http_response(200, "")
         }
     });
     let bench = Bench::new();
@@ -167,7 +167,7 @@ async fn only_allowed_hosts_are_reached_by_redirects_too() {
 
 async fn a_response_that_is_too_large_is_refused() {
     let bench = Bench::with(ScriptLimits { http_response_bytes: 1 << 20, ..ScriptLimits::default() });
-    let declared = MockWebServer::serve(|_| reply(200, &"x".repeat((1 << 20) + 1)));
+    let declared = MockWebServer::serve(|_| http_response(200, &"x".repeat((1 << 20) + 1)));
     let undeclared = MockWebServer::serve(|_| {
         let mut bytes = b"HTTP/1.1 200 x\r\nConnection: close\r\n\r\n".to_vec();
         bytes.resize(bytes.len() + (1 << 20) + 1, b'x');
@@ -177,7 +177,7 @@ async fn a_response_that_is_too_large_is_refused() {
         let error = bench.error(&format!("return http.get('{}')", web.url("/"))).await;
         assert!(error.message().ends_with("the response is larger than 1 MiB"), "{error}");
     }
-    let fits = MockWebServer::serve(|_| reply(200, &"x".repeat(1 << 20)));
+    let fits = MockWebServer::serve(|_| http_response(200, &"x".repeat(1 << 20)));
     let answer = bench.answer(&format!("return #http.get('{}').body", fits.url("/")), json!({})).await;
     assert_eq!(answer.unwrap(), json!(1 << 20));
 }
@@ -206,7 +206,7 @@ async fn errors_contain_no_secrets_of_the_url() {
 }
 
 async fn invalid_requests_are_refused() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let bench = Bench::new();
     let url = web.url("/");
     for (call, part) in [
@@ -225,16 +225,16 @@ async fn invalid_requests_are_refused() {
         let error = bench.error(&call).await;
         assert!(error.message().contains(part), "{call}: {error}");
     }
-    assert!(web.asked().is_empty());
+    assert!(web.requests().is_empty());
 }
 
 /// A redirect.
 fn redirect(status: u16, location: &str) -> Vec<u8> {
-    reply_with(status, &[("Location", location)], "")
+    http_response_with(status, &[("Location", location)], "")
 }
 
 async fn headers_of_the_client_cannot_be_set() {
-    let web = MockWebServer::serve(|_| reply(200, "x"));
+    let web = MockWebServer::serve(|_| http_response(200, "x"));
     let bench = Bench::new();
     for name in [
         "Host",
@@ -256,11 +256,11 @@ async fn headers_of_the_client_cannot_be_set() {
             .await;
         assert!(error.message().contains(&format!("the header `{name}` cannot be set")), "{name}: {error}");
     }
-    assert!(web.asked().is_empty(), "nothing was sent");
+    assert!(web.requests().is_empty(), "nothing was sent");
 }
 
 async fn requests_of_one_run_are_counted() {
-    let web = MockWebServer::serve(|_| reply(200, "x"));
+    let web = MockWebServer::serve(|_| http_response(200, "x"));
     let bench = Bench::with(ScriptLimits { http_requests: 3, ..ScriptLimits::default() });
     let body = format!(
         "local made = 0

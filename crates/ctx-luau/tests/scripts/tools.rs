@@ -160,7 +160,7 @@ async fn a_timeout_is_reported_with_the_logs() {
 
 async fn only_the_tools_own_deadline_is_a_timeout() {
     let bench = Bench::new();
-    let slow = ctx_testkit::tool("slow", |_, _| Box::pin(std::future::pending())).bound(SHORT);
+    let slow = ctx_testkit::tool("slow", |_, _| Box::pin(std::future::pending())).with_timeout(SHORT);
     let tool = bench.tool("return sdk.others.slow()").await;
     let catalog = catalog_of([tool], [], [ctx_testkit::provider("others", [slow])], Limits::default());
     let error = call(&catalog, "x", json!({})).await.unwrap_err();
@@ -206,15 +206,15 @@ impl Peer for Listener {
     }
 
     async fn ask(&self, question: Question) -> Result<Value, QuestionError> {
-        let received = match question.want {
-            QuestionKind::Person { message, schema } => format!("{message} {schema}"),
-            QuestionKind::Model(request) => json!(request).to_string(),
+        let received = match question.kind {
+            QuestionKind::Elicitation { message, schema } => format!("{message} {schema}"),
+            QuestionKind::Sampling(request) => json!(request).to_string(),
             QuestionKind::Roots => "roots".to_owned(),
         };
         let key = question.key.map_or_else(String::new, |key| format!("{key}: "));
         self.received.lock().unwrap().push(format!("{key}{received}"));
         tokio::time::sleep(self.delay).await;
-        self.answers.clone().ok_or(QuestionError::Unable)
+        self.answers.clone().ok_or(QuestionError::Unsupported)
     }
 }
 
@@ -244,7 +244,7 @@ async fn an_elicitation_is_sent() {
         error.message().contains("tools/x.lua:2: context.elicit: this client cannot be asked"),
         "{error}"
     );
-    assert_eq!(error.unanswered(), Some(QuestionError::Unable));
+    assert_eq!(error.question_error(), Some(QuestionError::Unsupported));
 }
 
 async fn an_elicitation_of_a_scalar_is_wrapped_and_unwrapped() {

@@ -120,11 +120,11 @@ impl OpenCalls {
     }
 
     async fn ask(&self, want: QuestionKind, extensions: &Extensions) -> Result<Value, QuestionError> {
-        let events = self.find_by_origin(extensions.get()).ok_or(QuestionError::Unable)?;
+        let events = self.find_by_origin(extensions.get()).ok_or(QuestionError::Unsupported)?;
         let (reply, answer) = oneshot::channel();
-        let question = Question { key: None, want };
-        events.send(ServerEvent::Ask(question, reply)).await.map_err(|_| QuestionError::TooLate)?;
-        answer.await.unwrap_or(Err(QuestionError::TooLate))
+        let question = Question { key: None, kind: want };
+        events.send(ServerEvent::Ask(question, reply)).await.map_err(|_| QuestionError::TimedOut)?;
+        answer.await.unwrap_or(Err(QuestionError::TimedOut))
     }
 }
 
@@ -183,9 +183,9 @@ impl UpstreamHandler {
         want: QuestionKind,
         context: &RequestContext<RoleClient>,
     ) -> Result<Value, QuestionError> {
-        let Ok(_permit) = self.question_permits.try_acquire() else { return Err(QuestionError::Unable) };
+        let Ok(_permit) = self.question_permits.try_acquire() else { return Err(QuestionError::Unsupported) };
         tokio::select! {
-            () = context.ct.cancelled() => Err(QuestionError::TooLate),
+            () = context.ct.cancelled() => Err(QuestionError::TimedOut),
             answer = self.calls.ask(want, &context.extensions) => answer,
         }
     }
@@ -205,13 +205,14 @@ impl ClientHandler for UpstreamHandler {
     ) -> Result<CreateMessageResult, ErrorData> {
         let want = convert::want_from_sampling(&params).map_err(refusal_error)?;
         let answer = self.ask(want, &context).await.map_err(refusal_error)?;
-        serde_json::from_value(answer).map_err(|_| refusal_error(QuestionError::Unfit))
+        serde_json::from_value(answer).map_err(|_| refusal_error(QuestionError::InvalidAnswer))
     }
 
     async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
         // Servers send this when they start, while no call is open: they get an empty list then.
         let roots = self.ask(QuestionKind::Roots, &context).await.unwrap_or_else(|_| json!([]));
-        serde_json::from_value(json!({ "roots": roots })).map_err(|_| refusal_error(QuestionError::Unfit))
+        serde_json::from_value(json!({ "roots": roots }))
+            .map_err(|_| refusal_error(QuestionError::InvalidAnswer))
     }
 
     async fn create_elicitation(

@@ -397,7 +397,7 @@ impl Connection {
                 other => other.map_err(|error| format!("its tools cannot be listed: {error}"))?,
             };
             for tool in page.tools {
-                let is_provided = settings.tools.takes(&tool.name);
+                let is_provided = settings.tools.allows(&tool.name);
                 let count = if is_provided { &mut provided } else { &mut excluded };
                 if *count == settings.limits.tools && !names.contains(&*tool.name) {
                     if is_provided {

@@ -12,15 +12,20 @@ pub type DefinitionStoreError = Box<dyn std::error::Error + Send + Sync>;
 /// Persistent storage of server definitions. It may block.
 pub trait DefinitionStore: Send + Sync + 'static {
     /// Loads the definitions of a server.
-    fn recall(&self, server: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError>;
+    fn load(&self, server: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError>;
 
     /// Stores the definition that was seen; the first one is also accepted. Returns what is stored then.
-    fn remember(&self, server: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError>;
+    fn record_seen(&self, server: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError>;
 
     /// Replaces the accepted definition by `accepted`, which adds parts that were seen for the first time, if
     /// it still is `before` (compare and swap). Returns whether it was; if not, the user has accepted another
     /// one meanwhile.
-    fn extend(&self, server: &ServerKey, before: &str, accepted: &str) -> Result<bool, DefinitionStoreError>;
+    fn replace_accepted(
+        &self,
+        server: &ServerKey,
+        before: &str,
+        accepted: &str,
+    ) -> Result<bool, DefinitionStoreError>;
 }
 
 /// The key of a server's definitions. A server that is reached in another way has another key, even under the
@@ -30,7 +35,7 @@ pub struct ServerKey {
     /// Its name.
     pub name: Identifier,
     /// A hash of its command line and directory, or of its URL: these may contain secrets.
-    pub reach: String,
+    pub address_hash: String,
 }
 
 /// The stored definitions of a server, serialized.
@@ -63,7 +68,7 @@ impl ServerKey {
                 add(url.as_ref());
             }
         }
-        Self { name: settings.name.clone(), reach: hasher.finalize().to_hex().to_string() }
+        Self { name: settings.name.clone(), address_hash: hasher.finalize().to_hex().to_string() }
     }
 }
 
@@ -109,7 +114,7 @@ mod tests {
             environment: vec![("TOKEN".into(), variable.into())],
             directory: directory.into(),
         };
-        ServerKey::of(&settings(Transport::Stdio(command))).reach
+        ServerKey::of(&settings(Transport::Stdio(command))).address_hash
     }
 
     fn http_key(url: &str, token: &str) -> String {
@@ -121,7 +126,7 @@ mod tests {
             kind,
             oauth: OAuthSettings::default(),
         }))
-        .reach
+        .address_hash
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl DefinitionDiff {
     /// Compares the definition `seen` with the `accepted` one; only tools that pass `filter` count.
     pub(super) fn of(accepted: &ServerDefinition, seen: &ServerDefinition, filter: &ToolFilter) -> Self {
         let specs = |definition: &'_ ServerDefinition| {
-            definition.tools.iter().filter(|tool| filter.takes(&tool.spec.name)).cloned().collect::<Vec<_>>()
+            definition.tools.iter().filter(|tool| filter.allows(&tool.spec.name)).cloned().collect::<Vec<_>>()
         };
         let (before, after) = (specs(accepted), specs(seen));
         let mut difference =

@@ -78,7 +78,7 @@ pub struct UpstreamOptions {
     /// Masks secrets in text from servers.
     pub redactor: Redactor,
     /// Stores the definitions of servers; without it they are kept only while this process runs.
-    pub memory: Option<Arc<dyn DefinitionStore>>,
+    pub definitions: Option<Arc<dyn DefinitionStore>>,
     /// Stores OAuth logins; without it no login is possible.
     pub credentials: Option<Arc<dyn CredentialStore>>,
     /// Called when the tools or prompts of an upstream have changed.
@@ -112,7 +112,7 @@ impl Upstreams {
             version,
             reaper,
             redactor,
-            memory,
+            definitions: memory,
             credentials,
             on_change,
             may_start,
@@ -172,19 +172,19 @@ impl Upstreams {
     }
 
     /// The status of each upstream.
-    pub fn states(&self) -> Vec<UpstreamStatus> {
+    pub fn statuses(&self) -> Vec<UpstreamStatus> {
         self.all().iter().map(|upstream| upstream.status()).collect()
     }
 
     /// Waits until the tools of each upstream are known, or the first attempt to connect to it has ended.
-    pub async fn known(&self) {
+    pub async fn wait_for_tools(&self) {
         for upstream in self.all() {
             upstream.wait_for_tools().await;
         }
     }
 
     /// Waits until the first attempt to connect to each upstream has ended; idle ones are started for it.
-    pub async fn settled(&self) {
+    pub async fn wait_for_first_attempts(&self) {
         for upstream in self.all() {
             upstream.wait_for_first_attempt().await;
         }
@@ -198,7 +198,7 @@ impl Upstreams {
     }
 
     /// Waits until an upstream can be called; the error says why it cannot.
-    pub async fn reached(&self, name: &Identifier) -> Result<(), ToolError> {
+    pub async fn wait_until_connected(&self, name: &Identifier) -> Result<(), ToolError> {
         match self.find(name) {
             Some(upstream) => upstream.wait_until_connected().await,
             None => Err(ToolError::not_found(format!("there is no server {name}"))),

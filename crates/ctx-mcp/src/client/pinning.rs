@@ -56,7 +56,7 @@ impl PinnedDefinitions {
         let seen = ServerDefinition::parse(&remembered.seen)?;
         let mut tools = seen.visible_tools();
         self.compare(Some(seen), Ok(Some(remembered)));
-        tools.retain(|spec| self.filter.takes(&spec.name));
+        tools.retain(|spec| self.filter.allows(&spec.name));
         Some(tools)
     }
 
@@ -92,13 +92,13 @@ impl PinnedDefinitions {
             Some(_) if text.len() > DEFINITION_BYTES_MAX => {
                 Err(format!("they are longer than {DEFINITION_BYTES_MAX} bytes").into())
             }
-            Some(memory) => memory.remember(&self.key, &text).map(Some),
+            Some(memory) => memory.record_seen(&self.key, &text).map(Some),
         };
         self.compare(Some(seen), remembered);
     }
 
     fn load_stored(&self) -> Option<StoredDefinitions> {
-        let loaded = self.memory.as_ref()?.recall(&self.key);
+        let loaded = self.memory.as_ref()?.load(&self.key);
         loaded.unwrap_or_else(|error| {
             tracing::warn!("{}: what is remembered of its tools cannot be read: {error}", self.key.name);
             None
@@ -148,7 +148,7 @@ impl PinnedDefinitions {
         state.seen = seen;
         drop(state);
         if let (Some(memory), Some(before), Some(filled)) = (&self.memory, before, filled) {
-            match memory.extend(&self.key, &before, &filled) {
+            match memory.replace_accepted(&self.key, &before, &filled) {
                 Ok(true) => {}
                 // The user has accepted another definition meanwhile, which counts.
                 Ok(false) if attempts_left > 0 => {
@@ -185,11 +185,11 @@ impl PinnedDefinitions {
     /// Why a tool must not be called, if its definition is not the accepted one.
     pub(super) fn tool_block_reason(&self, tool: &str) -> Option<String> {
         let state = self.state();
-        if self.changes == DefinitionChangePolicy::Tell {
+        if self.changes == DefinitionChangePolicy::Report {
             return None;
         }
         if let Some(store_error) =
-            state.store_error.as_ref().filter(|_| self.changes == DefinitionChangePolicy::Ask)
+            state.store_error.as_ref().filter(|_| self.changes == DefinitionChangePolicy::RequireAcceptance)
         {
             return Some(format!(
                 "whether the definition of `{tool}` was accepted is not known: {store_error}"
@@ -200,7 +200,7 @@ impl PinnedDefinitions {
             difference if difference.changed.iter().any(|changed| changed.name == shown) => {
                 // Both definitions must say read-only: a tool that says so only now may have written until now.
                 let accepted = state.accepted.iter();
-                if self.changes == DefinitionChangePolicy::AskUnlessReadOnly
+                if self.changes == DefinitionChangePolicy::RequireAcceptanceUnlessReadOnly
                     && accepted.chain([&state.seen]).all(|definition| is_read_only(definition, tool))
                 {
                     return None;
@@ -217,7 +217,7 @@ impl PinnedDefinitions {
 
     /// Why a prompt must not be fetched, if it is not the one that was accepted.
     pub(super) fn prompt_block_reason(&self, prompt: &str) -> Option<String> {
-        if self.changes != DefinitionChangePolicy::Ask {
+        if self.changes != DefinitionChangePolicy::RequireAcceptance {
             return None;
         }
         let (state, shown) = (self.state(), escape_line(prompt));
@@ -267,11 +267,11 @@ mod tests {
     }
 
     impl DefinitionStore for SlowMemory {
-        fn recall(&self, _: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
+        fn load(&self, _: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
             Ok(None)
         }
 
-        fn remember(&self, _: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
+        fn record_seen(&self, _: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
             let count = {
                 let mut count = self.count.lock().unwrap();
                 *count += 1;
@@ -285,7 +285,12 @@ mod tests {
             Ok(StoredDefinitions { seen: seen.to_owned(), accepted })
         }
 
-        fn extend(&self, _: &ServerKey, _: &str, accepted: &str) -> Result<bool, DefinitionStoreError> {
+        fn replace_accepted(
+            &self,
+            _: &ServerKey,
+            _: &str,
+            accepted: &str,
+        ) -> Result<bool, DefinitionStoreError> {
             *self.accepted.lock().unwrap() = Some(accepted.to_owned());
             Ok(true)
         }
@@ -299,17 +304,22 @@ mod tests {
     }
 
     impl DefinitionStore for BusyMemory {
-        fn recall(&self, _: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
+        fn load(&self, _: &ServerKey) -> Result<Option<StoredDefinitions>, DefinitionStoreError> {
             Ok(self.stored.lock().unwrap().clone())
         }
 
-        fn remember(&self, _: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
+        fn record_seen(&self, _: &ServerKey, seen: &str) -> Result<StoredDefinitions, DefinitionStoreError> {
             let mut stored = self.stored.lock().unwrap();
             let accepted = stored.take().map_or_else(|| seen.to_owned(), |stored| stored.accepted);
             Ok(stored.insert(StoredDefinitions { seen: seen.to_owned(), accepted }).clone())
         }
 
-        fn extend(&self, _: &ServerKey, before: &str, accepted: &str) -> Result<bool, DefinitionStoreError> {
+        fn replace_accepted(
+            &self,
+            _: &ServerKey,
+            before: &str,
+            accepted: &str,
+        ) -> Result<bool, DefinitionStoreError> {
             let mut stored = self.stored.lock().unwrap();
             let stored = stored.as_mut().unwrap();
             if !std::mem::replace(&mut *self.has_accepted.lock().unwrap(), true) {
@@ -341,7 +351,7 @@ mod tests {
             start: StartMode::Eager,
             exposed: false,
             tools: ToolFilter::default(),
-            changes: DefinitionChangePolicy::Ask,
+            changes: DefinitionChangePolicy::RequireAcceptance,
             limits: UpstreamLimits::default(),
         }
     }
@@ -350,7 +360,7 @@ mod tests {
     fn a_definition_accepted_while_parts_are_added_stays_accepted() {
         let memory = Arc::new(BusyMemory::default());
         let key = ServerKey::of(&settings());
-        memory.remember(&key, &serde_json::to_string(&echo("as accepted")).unwrap()).unwrap();
+        memory.record_seen(&key, &serde_json::to_string(&echo("as accepted")).unwrap()).unwrap();
         let definitions = PinnedDefinitions::new(&settings(), Some(memory), Redactor::default());
         definitions.record(ServerDefinition { instructions: Some("new".to_owned()), ..echo("changed") });
         assert_eq!(definitions.tool_block_reason("echo"), None);

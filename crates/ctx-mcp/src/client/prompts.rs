@@ -70,7 +70,7 @@ impl Upstream {
         if !is_supported {
             return Ok(Completions::default());
         }
-        let arguments = completing.given.clone().into_iter().collect();
+        let arguments = completing.context.clone().into_iter().collect();
         let params =
             CompleteRequestParams::new(of, ArgumentInfo::new(&completing.argument, &completing.typed))
                 .with_context(CompletionContext::with_arguments(arguments));

@@ -64,11 +64,11 @@ impl Provider for UpstreamProvider {
         self.0.unknown_tools_reason()
     }
 
-    async fn settle(&self) {
+    async fn wait_until_known(&self) {
         self.0.wait_for_tools().await;
     }
 
-    async fn reach(&self) -> Result<(), ToolError> {
+    async fn connect(&self) -> Result<(), ToolError> {
         self.0.wait_until_connected().await
     }
 

@@ -6,7 +6,7 @@ use super::calls::{AnswerSender, OpenCall, ServerEvent};
 use super::connection::{Connection, ProtocolEra};
 use super::streamable_http::HttpTransportError;
 use crate::convert;
-use ctx_core::{Call, ErrorKind, Question, QuestionError, ToolError, chain};
+use ctx_core::{Call, ErrorKind, Question, QuestionError, ToolError, error_chain};
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -179,9 +179,9 @@ impl Connection {
                     | HttpTransportError::UnexpectedContentType(_)
                     | HttpTransportError::AuthRequired(_)
                     | HttpTransportError::InsufficientScope(_)),
-                ) => Err(CallFailure::refused(chain(refusal))),
+                ) => Err(CallFailure::refused(error_chain(refusal))),
                 _ => {
-                    tracing::debug!(error = chain(&*error.error), "a call could not be sent");
+                    tracing::debug!(error = error_chain(&*error.error), "a call could not be sent");
                     Err(CallFailure::ConnectionLost)
                 }
             },
@@ -220,7 +220,7 @@ async fn await_response<T>(
             Some(event) = open.events.recv() => {
                 if let Some((question, reply)) = forward_event(event, call) {
                     let Some(left) = questions_left.checked_sub(1) else {
-                        let _ = reply.send(Err(QuestionError::Unable));
+                        let _ = reply.send(Err(QuestionError::Unsupported));
                         continue;
                     };
                     *questions_left = left;

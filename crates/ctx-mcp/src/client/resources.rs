@@ -200,14 +200,14 @@ impl Resources for UpstreamResources {
         Some(self.0.subscriptions.changes())
     }
 
-    async fn follow(&self, uri: &str) -> Option<ResourceSubscription> {
+    async fn subscribe(&self, uri: &str) -> Option<ResourceSubscription> {
         let original = self.0.namespace.original_uri(uri)?;
         self.0.wake();
         self.0.subscriptions.subscribe(original).await
     }
 
     async fn complete(&self, completing: &CompletionRequest) -> Result<Completions, ToolError> {
-        let CompletionTarget::Template(uri_template) = &completing.of else {
+        let CompletionTarget::Template(uri_template) = &completing.target else {
             return Ok(Completions::default());
         };
         let Some(original) = self.0.namespace.original_uri(uri_template) else {

@@ -35,7 +35,7 @@ impl ServerClient {
             idle_timeout: IDLE_TIMEOUT,
             ..ClientOptions::default()
         });
-        Self { client, own: AddressPolicy::configured(host) }
+        Self { client, own: AddressPolicy::for_configured_host(host) }
     }
 
     /// Sends a request to the configured server.
@@ -49,7 +49,7 @@ impl ServerClient {
         request: Request,
         scope: NetworkScope,
     ) -> Result<Response, NetError> {
-        self.send_within(request, AddressPolicy::of_referrer(scope)).await
+        self.send_within(request, AddressPolicy::for_referrer(scope)).await
     }
 
     async fn send_within(&self, request: Request, reach: AddressPolicy) -> Result<Response, NetError> {

@@ -121,11 +121,11 @@ pub enum DefinitionChangePolicy {
     /// The change is reported. A tool that is read-only by both definitions can be called, any other only after it is
     /// accepted.
     #[default]
-    AskUnlessReadOnly,
+    RequireAcceptanceUnlessReadOnly,
     /// The change is reported, and the tools can be called.
-    Tell,
+    Report,
     /// The change is reported. Tools and prompts cannot be used before they are accepted.
-    Ask,
+    RequireAcceptance,
 }
 
 /// Limits of one upstream.
@@ -182,7 +182,7 @@ impl ToolFilter {
     }
 
     /// Whether a tool of this name is provided.
-    pub fn takes(&self, name: &str) -> bool {
+    pub fn allows(&self, name: &str) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.is_match(name)) && !self.denied.is_match(name)
     }
 }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn what_is_denied_is_not_taken_even_if_it_is_allowed() {
         let provided =
-            |filter: &ToolFilter| ["read_file", "write_file", "list"].map(|name| filter.takes(name));
+            |filter: &ToolFilter| ["read_file", "write_file", "list"].map(|name| filter.allows(name));
         assert_eq!(provided(&filter(&[], &[])), [true, true, true]);
         assert_eq!(provided(&filter(&["*_file"], &[])), [true, true, false]);
         assert_eq!(provided(&filter(&["*_file"], &["write_*"])), [true, false, false]);

@@ -41,11 +41,11 @@ impl SseTransport {
         guard: &Arc<ConnectionGuard>,
     ) -> Result<Self, String> {
         let client = ServerClient::new(url);
-        let mut open = Request::parse(Method::GET, url).map_err(|error| ctx_core::chain(&error))?;
+        let mut open = Request::parse(Method::GET, url).map_err(|error| ctx_core::error_chain(&error))?;
         open.headers.extend(headers.0.clone());
         let open = open.header(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let response = send_authorized(&client, oauth, &open).await;
-        let stream = response.map_err(|error| ctx_core::chain(&error))?;
+        let stream = response.map_err(|error| ctx_core::error_chain(&error))?;
         if let Some(reason) = event_stream_error(&stream) {
             return Err(reason);
         }
@@ -61,8 +61,8 @@ impl SseTransport {
                 Some(Err(Error::Body(error))) if error.is::<EventTooLong>() => {
                     return Err("its first event is too long".to_owned());
                 }
-                Some(Err(Error::Body(error))) => return Err(ctx_core::chain(&*error)),
-                Some(Err(error)) => return Err(ctx_core::chain(&error)),
+                Some(Err(Error::Body(error))) => return Err(ctx_core::error_chain(&*error)),
+                Some(Err(error)) => return Err(ctx_core::error_chain(&error)),
                 None => return Err("it closed the connection".to_owned()),
             }
         };

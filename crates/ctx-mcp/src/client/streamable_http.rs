@@ -6,7 +6,7 @@ use super::oauth::{ForbiddenAction, LoginError, OAuthClient};
 use super::post::{EVENTS, JSON, Post, SESSION_ID, has_content_type, parse_message};
 use super::server_client::ServerClient;
 use super::settings::Headers;
-use ctx_core::{Redactor, Secret, chain};
+use ctx_core::{Redactor, Secret, error_chain};
 use ctx_net::{NetError, Request, Response};
 use futures::StreamExt;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -262,10 +262,10 @@ impl StreamableHttp {
 pub(super) fn describe_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     match error.downcast_ref::<HttpTransportError>() {
         // Its own message leaves out the cause.
-        Some(HttpTransportError::Client(error)) => chain(error),
+        Some(HttpTransportError::Client(error)) => error_chain(error),
         // Its text is the whole reason.
         Some(HttpTransportError::UnexpectedServerResponse(text)) => text.to_string(),
-        _ => chain(error),
+        _ => error_chain(error),
     }
 }
 
@@ -423,7 +423,7 @@ fn count_noise(stream: BoxedSseResponse, guard: Arc<ConnectionGuard>) -> BoxedSs
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{reply, reply_with};
+    use ctx_testkit::{http_response, http_response_with};
     use futures::FutureExt;
     use serde_json::json;
 
@@ -431,11 +431,11 @@ mod tests {
     async fn only_the_stream_of_a_session_is_waited_for() {
         let server = ctx_testkit::MockWebServer::serve(|asked| {
             if !asked.line.starts_with("POST") {
-                return reply(405, "");
+                return http_response(405, "");
             }
             let headers = [("Content-Type", "application/json"), ("Mcp-Session-Id", "1")];
             let body = json!({"jsonrpc": "2.0", "id": asked.json()["id"], "result": {}});
-            reply_with(200, &headers, &body.to_string())
+            http_response_with(200, &headers, &body.to_string())
         });
         let uri: Arc<str> = server.url("/mcp").into();
         let client = StreamableHttp::new(&uri, 1 << 20, None, &Redactor::default(), &Arc::default());

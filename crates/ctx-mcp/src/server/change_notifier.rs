@@ -63,7 +63,7 @@ async fn watch_catalog(
 ) {
     // If the sender is dropped, the catalog will not change any more.
     let _ = ready.wait_for(|ready| *ready).await;
-    let mut replacements = live.replaced();
+    let mut replacements = live.subscribe();
     let mut listing = CatalogListing::new(live.current());
     let mut _following = forward_resource_changes(listing.catalog(), &changes);
     loop {

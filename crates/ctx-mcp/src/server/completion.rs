@@ -13,7 +13,7 @@ pub(super) fn parse_request(params: CompleteRequestParams) -> Option<CompletionR
     };
     let arguments = params.context.and_then(|context| context.arguments).unwrap_or_default();
     let (argument, typed) = (params.argument.name, params.argument.value);
-    Some(CompletionRequest { of, argument, typed, given: arguments.into_iter().collect() })
+    Some(CompletionRequest { target: of, argument, typed, context: arguments.into_iter().collect() })
 }
 
 pub(super) fn into_result(completions: Completions) -> Result<CompleteResult, ErrorData> {

@@ -67,7 +67,7 @@ impl McpHandler {
     async fn subscribe_at_origin(&self, uri: &str) -> Option<ResourceSubscription> {
         self.shared.wait_until_ready().await;
         let catalog = self.shared.catalog.current();
-        catalog.origin(uri)?.follow(uri).await
+        catalog.origin(uri)?.subscribe(uri).await
     }
 
     /// Starts a call, or resumes a parked one, and drives it until this request can be answered.

@@ -54,7 +54,10 @@ impl McpServer {
     /// Handles a request to the MCP route.
     ///
     /// Boxed, so that rmcp's service is compiled here only (decision 0012).
-    pub fn answer(&self, request: Request<Bytes>) -> BoxFuture<'_, Response<BoxBody<Bytes, Infallible>>> {
+    pub fn handle_http(
+        &self,
+        request: Request<Bytes>,
+    ) -> BoxFuture<'_, Response<BoxBody<Bytes, Infallible>>> {
         Box::pin(self.answer_unboxed(request))
     }
 
@@ -81,7 +84,7 @@ impl McpServer {
 
 impl McpServer {
     /// The tool name of a `tools/call` request.
-    pub fn tool_called(body: &[u8]) -> Option<String> {
+    pub fn called_tool_name(body: &[u8]) -> Option<String> {
         #[derive(Deserialize)]
         struct MethodCall {
             method: String,

@@ -40,7 +40,7 @@ impl ListingCache {
 
 impl CatalogListing {
     pub(super) fn new(catalog: Arc<Catalog>) -> Self {
-        let tools: Vec<Tool> = catalog.listed().map(convert::tool).collect();
+        let tools: Vec<Tool> = catalog.client_tools().map(convert::tool).collect();
         let prompts = catalog.agents().map(convert::prompt).collect();
         let by_name =
             tools.iter().enumerate().map(|(position, tool)| (tool.name.to_string(), position)).collect();

@@ -92,7 +92,7 @@ impl McpServer {
 
     /// Waits until every call has ended. Parked calls are cancelled at once, the others after `patience`: a
     /// call of an older revision continues after its client has disconnected.
-    pub async fn drained(&self, patience: Duration) {
+    pub async fn drain(&self, patience: Duration) {
         self.shared.parked_calls.clear();
         self.shared.calls.close();
         if tokio::time::timeout(patience, self.shared.calls.wait()).await.is_err() {

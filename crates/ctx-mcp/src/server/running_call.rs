@@ -98,7 +98,7 @@ impl RunningCall {
             let Some(response) = responses.remove(&key) else { continue };
             match convert::parse_answer(&want, response) {
                 // The elicitation is sent again.
-                Err(QuestionError::Unfit) => self.pending.push(PendingQuestion { key, want, reply }),
+                Err(QuestionError::InvalidAnswer) => self.pending.push(PendingQuestion { key, want, reply }),
                 answer => send_answer(reply, answer),
             }
         }
@@ -147,17 +147,17 @@ impl RunningCall {
                 CallEvent::Progress(progress) => client.progress(progress).await,
                 CallEvent::Log(level, message) => client.log(level, message).await,
                 CallEvent::Ask(question, reply) if !client.can_answer(&question) => {
-                    unanswerable = Some(question.want);
-                    send_answer(reply, Err(QuestionError::Unable));
+                    unanswerable = Some(question.kind);
+                    send_answer(reply, Err(QuestionError::Unsupported));
                 }
-                CallEvent::Ask(question, reply) => match convert::input_request(&question.want) {
+                CallEvent::Ask(question, reply) => match convert::input_request(&question.kind) {
                     Err(unaskable) => send_answer(reply, Err(unaskable)),
                     Ok(_) if client.is_stateless() => self.queue_question(question, reply),
                     Ok(request) => answering.push(
                         async move {
                             let response = client.ask(request).await;
                             let answer =
-                                response.and_then(|value| convert::parse_answer(&question.want, value));
+                                response.and_then(|value| convert::parse_answer(&question.kind, value));
                             send_answer(reply, answer);
                         }
                         .boxed(),
@@ -187,10 +187,10 @@ impl RunningCall {
             key = format!("{key}_{}", self.question_count);
         }
         let early_answer =
-            self.early_responses.remove(&key).map(|response| convert::parse_answer(&question.want, response));
+            self.early_responses.remove(&key).map(|response| convert::parse_answer(&question.kind, response));
         match early_answer {
-            None | Some(Err(QuestionError::Unfit)) => {
-                self.pending.push(PendingQuestion { key, want: question.want, reply });
+            None | Some(Err(QuestionError::InvalidAnswer)) => {
+                self.pending.push(PendingQuestion { key, want: question.kind, reply });
             }
             Some(answer) => send_answer(reply, answer),
         }
@@ -207,7 +207,7 @@ impl RunningCall {
 
 /// Whether a call failed because it did not handle that the client cannot answer.
 fn is_refusal(error: &ToolError) -> bool {
-    error.unanswered() == Some(QuestionError::Unable)
+    error.question_error() == Some(QuestionError::Unsupported)
 }
 
 async fn sleep_until_deadline(moment: Option<Instant>) {
@@ -236,8 +236,8 @@ impl Peer for EventQueuePeer {
 
     async fn ask(&self, question: Question) -> Result<Value, QuestionError> {
         let (reply, answer) = oneshot::channel();
-        self.0.send(CallEvent::Ask(question, reply)).await.map_err(|_| QuestionError::TooLate)?;
-        answer.await.unwrap_or(Err(QuestionError::TooLate))
+        self.0.send(CallEvent::Ask(question, reply)).await.map_err(|_| QuestionError::TimedOut)?;
+        answer.await.unwrap_or(Err(QuestionError::TimedOut))
     }
 }
 

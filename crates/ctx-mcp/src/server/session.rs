@@ -154,7 +154,7 @@ impl RequestClient {
 
     /// Sends a server-to-client request, which clients of older revisions answer during the call.
     pub(super) async fn ask(&self, request: InputRequest) -> Result<Value, QuestionError> {
-        let request = convert::server_request(request).ok_or(QuestionError::Unaskable)?;
+        let request = convert::server_request(request).ok_or(QuestionError::UnsupportedSchema)?;
         let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
         let answer = match sending {
             Ok(handle) => {
@@ -169,14 +169,14 @@ impl RequestClient {
             Ok(ClientResult::CreateMessageResult(result)) => to_json(&result),
             Ok(ClientResult::ElicitResult(result)) => to_json(&result),
             Ok(ClientResult::ListRootsResult(result)) => to_json(&result),
-            Ok(_) => Err(QuestionError::Unfit),
+            Ok(_) => Err(QuestionError::InvalidAnswer),
             Err(ServiceError::McpError(error)) => {
                 tracing::debug!(%error, "a client refused to answer");
                 Err(QuestionError::Declined)
             }
             Err(error) => {
                 tracing::debug!(%error, "a client could not be asked");
-                Err(QuestionError::TooLate)
+                Err(QuestionError::TimedOut)
             }
         }
     }
@@ -215,7 +215,7 @@ pub(super) fn client_name(context: &RequestContext<RoleServer>) -> String {
 }
 
 fn to_json(result: &impl serde::Serialize) -> Result<Value, QuestionError> {
-    serde_json::to_value(result).map_err(|_| QuestionError::Unfit)
+    serde_json::to_value(result).map_err(|_| QuestionError::InvalidAnswer)
 }
 
 fn severity(level: LoggingLevel) -> u8 {

@@ -82,7 +82,7 @@ impl ServerFixture {
 
     /// Sends a request as it is.
     pub(crate) async fn answer(&self, request: http::Request<Bytes>) -> TestReply {
-        TestReply::new(with_timeout("an answer", self.server.answer(request)).await)
+        TestReply::new(with_timeout("an answer", self.server.handle_http(request)).await)
     }
 
     /// Sends a request of the newest revision.

@@ -78,13 +78,13 @@ pub(crate) fn elicitation() -> QuestionKind {
         "properties": {"name": {"type": "string", "minLength": 2}},
         "required": ["name"],
     });
-    QuestionKind::Person { message: "Who are you?".to_owned(), schema }
+    QuestionKind::Elicitation { message: "Who are you?".to_owned(), schema }
 }
 
 /// A tool that asks a question with the key `who`, and returns the answer.
 pub(crate) fn question_tool(name: &str, want: QuestionKind) -> TestTool {
     tool_with_body(name, move |call| {
-        let question = Question { key: Some("who".to_owned()), want: want.clone() };
+        let question = Question { key: Some("who".to_owned()), kind: want.clone() };
         Box::pin(async move { Ok(call.ask(question).await?) })
     })
 }
@@ -161,5 +161,5 @@ pub(crate) fn sampling() -> QuestionKind {
     let mut request = Map::new();
     let message = json!({"role": "user", "content": {"type": "text", "text": "Hello?"}});
     request.insert("messages".to_owned(), json!([message]));
-    QuestionKind::Model(request)
+    QuestionKind::Sampling(request)
 }

@@ -40,7 +40,7 @@ async fn a_tool_answers_with_data_text_or_blocks() {
     assert_eq!(data("structured", json!({})).await, json!({"sum": 3}));
     let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
     assert_eq!(data("several", json!({})).await, json!(["one", image]));
-    let status = fixture.upstreams.states().remove(0);
+    let status = fixture.upstreams.statuses().remove(0);
     assert_eq!(
         (status.server.as_deref(), status.protocol.as_deref()),
         (Some("obedient 1.0"), Some("2025-11-25"))
@@ -163,7 +163,7 @@ async fn only_tools_that_the_filter_allows_are_provided() {
     })
     .await;
     let catalog = fixture.catalog();
-    let names: Vec<String> = catalog.listed().map(|entry| entry.name.outward()).collect();
+    let names: Vec<String> = catalog.client_tools().map(|entry| entry.name.outward()).collect();
     assert_eq!(names, ["up__several", "up__structured"]);
 }
 
@@ -203,7 +203,7 @@ async fn calls_beyond_the_bound_wait_and_then_are_refused() {
     // One of two calls waits, the other is refused; which is which is not defined.
     let (refused, _, mut waits) = futures::future::select_all([call("up.echo"), call("up.echo")]).await;
     let error = refused.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.wait_seconds()), (ErrorKind::Overloaded, Some(1)));
+    assert_eq!((error.kind(), error.retry_after_seconds()), (ErrorKind::Overloaded, Some(1)));
     slow.abort();
     let answer = waits.remove(0).await.unwrap().unwrap();
     assert_eq!(answer.into_data(), text("later"));
@@ -214,7 +214,8 @@ async fn a_call_before_the_handshake_waits_for_it() {
     let started = settings("up", "good", &folder.path().join("noted"));
     let upstreams = Upstreams::start(vec![started], options(Arc::new(|| {})));
     let catalog = Catalog::builder().provider(upstreams.providers().remove(0)).build();
-    let unknown: Vec<_> = catalog.unknown().map(|(name, why)| (name.to_string(), why.unwrap())).collect();
+    let unknown: Vec<_> =
+        catalog.pending_providers().map(|(name, why)| (name.to_string(), why.unwrap())).collect();
     assert_eq!(unknown, [("up".to_owned(), "is still being reached".to_owned())]);
     let call = async |name: &str, arguments| {
         Catalog::call(name, arguments, Call::new(catalog.clone(), Caller::Cli)).await
@@ -223,7 +224,7 @@ async fn a_call_before_the_handshake_waits_for_it() {
     let error = call("up.ecko", json!({})).await.unwrap_err();
     let message = "up has no function `ecko` (did you mean `echo`?)";
     assert_eq!((error.kind(), error.message()), (ErrorKind::NotFound, message));
-    assert_eq!(catalog.unknown().map(|(_, why)| why).collect::<Vec<_>>(), [None]);
+    assert_eq!(catalog.pending_providers().map(|(_, why)| why).collect::<Vec<_>>(), [None]);
     upstreams.shutdown().await;
 }
 

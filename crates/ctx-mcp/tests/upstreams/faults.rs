@@ -55,7 +55,7 @@ async fn a_server_that_does_not_answer_fails_and_is_ended() {
 async fn a_server_that_floods_stderr_works() {
     let fixture = UpstreamFixture::of("floods").await;
     assert_eq!(fixture.call("echo", json!({"text": "a"})).await.unwrap().into_data(), json!("a"));
-    let stderr_lines = fixture.upstreams.states().remove(0).said;
+    let stderr_lines = fixture.upstreams.statuses().remove(0).stderr_lines;
     assert_eq!(stderr_lines.len(), 50);
     assert!(stderr_lines.iter().all(|line| line.len() <= 500));
 }
@@ -86,7 +86,7 @@ async fn a_crashed_server_is_restarted_for_the_next_call() {
 
 async fn lists_of_tools_are_bounded() {
     let fixture = UpstreamFixture::of("many").await;
-    assert_eq!(fixture.upstreams.states().remove(0).tools, 5_000);
+    assert_eq!(fixture.upstreams.statuses().remove(0).tools, 5_000);
     assert_eq!(fixture.catalog().functions().count(), 5_000);
     for (kind, reason) in [
         ("too_many", "it has more than 5000 tools"),
@@ -202,7 +202,7 @@ pub(crate) fn parent() -> ExitCode {
     runtime.block_on(async {
         let settings = settings("up", "stays", std::path::Path::new(""));
         let upstreams = Upstreams::start(vec![settings], options(Arc::new(|| {})));
-        upstreams.settled().await;
+        upstreams.wait_for_first_attempts().await;
         let catalog = ctx_core::Catalog::builder().provider(upstreams.providers().remove(0)).build();
         let mut processes = Vec::new();
         for tool in SPAWN_TOOLS {

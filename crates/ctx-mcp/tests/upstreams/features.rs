@@ -141,7 +141,7 @@ async fn arguments_are_completed_by_the_server() {
         (CompletionTarget::Template("mcp://up/file:///{path}".to_owned()), "file:///{path}"),
     ] {
         let (argument, typed) = ("who".to_owned(), "A".to_owned());
-        let completing = CompletionRequest { of, argument, typed, given: Default::default() };
+        let completing = CompletionRequest { target: of, argument, typed, context: Default::default() };
         let call = Call::new(fixture.catalog(), Caller::Cli);
         let completions = Catalog::complete(&completing, call).await.unwrap();
         let values = vec![format!("{name} \"who\" \"A\"")];
@@ -177,8 +177,8 @@ async fn a_subscription_is_made_once_and_again_after_a_reconnect() {
     let uri = "mcp://up/file:///data.json";
     let (subscribed, unsubscribed) =
         (format!("resources/subscribe {DATA}"), format!("resources/unsubscribe {DATA}"));
-    let one = origin.follow(uri).await.unwrap();
-    let two = origin.follow(uri).await.unwrap();
+    let one = origin.subscribe(uri).await.unwrap();
+    let two = origin.subscribe(uri).await.unwrap();
     assert_eq!(fixture.count_noted(&subscribed), 1);
     fixture.call("touch", json!({})).await.unwrap();
     let touched = ResourceChange::Content { uri: uri.to_owned() };

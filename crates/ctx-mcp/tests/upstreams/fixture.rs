@@ -41,7 +41,7 @@ pub(crate) fn settings(name: &str, kind: &str, file: &Path) -> UpstreamSettings 
         start: StartMode::Eager,
         exposed: false,
         tools: ToolFilter::default(),
-        changes: DefinitionChangePolicy::Tell,
+        changes: DefinitionChangePolicy::Report,
         limits: UpstreamLimits::default(),
     }
 }
@@ -66,7 +66,7 @@ impl UpstreamFixture {
         let mut settings = settings("up", kind, &file);
         change(&mut settings);
         let mut fixture = Self::start(settings, file, None);
-        fixture.upstreams.settled().await;
+        fixture.upstreams.wait_for_first_attempts().await;
         fixture._folder = Some(folder);
         fixture
     }
@@ -82,12 +82,13 @@ impl UpstreamFixture {
         let on_change = Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
         });
-        let upstreams = Upstreams::start(vec![settings], UpstreamOptions { memory, ..options(on_change) });
+        let upstreams =
+            Upstreams::start(vec![settings], UpstreamOptions { definitions: memory, ..options(on_change) });
         Self { upstreams, changes, file, _folder: None }
     }
 
     pub(crate) fn state(&self) -> UpstreamState {
-        self.upstreams.states().remove(0).state
+        self.upstreams.statuses().remove(0).state
     }
 
     pub(crate) fn reason(&self) -> String {
@@ -132,7 +133,7 @@ pub(crate) fn options(on_change: Arc<dyn Fn() + Send + Sync>) -> UpstreamOptions
         version: "1".to_owned(),
         reaper: ReaperProgram { path: program(), arguments: vec![REAPER.into()] },
         redactor: Redactor::new([Secret::new("licence-4711"), Secret::new(INVISIBLE_SECRET)]),
-        memory: None,
+        definitions: None,
         credentials: None,
         on_change,
         may_start: Arc::new(|_| Ok(())),
@@ -163,9 +164,9 @@ impl Peer for RecordingPeer {
         if self.never_answers {
             return std::future::pending().await;
         }
-        Ok(match question.want {
-            QuestionKind::Person { message, .. } => json!({"name": format!("{message} Ada")}),
-            QuestionKind::Model(_) => json!({
+        Ok(match question.kind {
+            QuestionKind::Elicitation { message, .. } => json!({"name": format!("{message} Ada")}),
+            QuestionKind::Sampling(_) => json!({
                 "role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello"},
             }),
             QuestionKind::Roots => json!([{"uri": "file:///home/ada"}]),

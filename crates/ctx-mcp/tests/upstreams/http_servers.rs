@@ -4,7 +4,7 @@ use crate::fixture::{INVISIBLE_SECRET, UpstreamFixture};
 use crate::harness::Test;
 use ctx_core::ErrorKind;
 use ctx_mcp::{Headers, HttpTransportKind, OAuthSettings, Transport, UpstreamState};
-use ctx_testkit::{MockWebServer, RecordedRequest, reply, reply_with};
+use ctx_testkit::{MockWebServer, RecordedRequest, http_response, http_response_with};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,13 +35,13 @@ struct SessionServer {
 impl SessionServer {
     fn answer(&self, request: &RecordedRequest) -> Vec<u8> {
         if !request.line.starts_with("POST") {
-            return reply(405, "");
+            return http_response(405, "");
         }
         let message = request.json();
         let json = [("Content-Type", "application/json")];
         let result = |result: Value| {
             let body = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
-            reply_with(200, &json, &body.to_string())
+            http_response_with(200, &json, &body.to_string())
         };
         let session = request.header("mcp-session-id").map(ToOwned::to_owned);
         let now = self.sessions.load(Ordering::SeqCst).to_string();
@@ -52,12 +52,12 @@ impl SessionServer {
                     "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                     "serverInfo": {"name": "web", "version": "1"},
                 }});
-                reply_with(200, &[json[0], ("Mcp-Session-Id", &session)], &body.to_string())
+                http_response_with(200, &[json[0], ("Mcp-Session-Id", &session)], &body.to_string())
             }
             "server/discover" => {
                 let error = json!({"code": -32601, "message": "what?"});
                 let body = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
-                reply_with(200, &json, &body.to_string())
+                http_response_with(200, &json, &body.to_string())
             }
             "tools/list" => result(json!({"tools": [
                 {"name": "greet", "inputSchema": {"type": "object"}},
@@ -66,26 +66,26 @@ impl SessionServer {
                 {"name": "huge_event", "inputSchema": {"type": "object"}},
                 {"name": "unreadable", "inputSchema": {"type": "object"}},
             ]})),
-            "tools/call" if message["params"]["name"] == "fail" => reply(500, "out of order"),
+            "tools/call" if message["params"]["name"] == "fail" => http_response(500, "out of order"),
             "tools/call" if session != Some(now.clone()) || (self.forgets_first_session && now == "1") => {
                 // As many servers do for an unknown session: no 404, and an error without an ID.
                 let error = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
                 let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
-                reply_with(400, &json, &body.to_string())
+                http_response_with(400, &json, &body.to_string())
             }
             "tools/call" if message["params"]["name"] == "huge" => {
                 result(json!({"content": [{"type": "text", "text": "x".repeat(9 << 20)}]}))
             }
             "tools/call" if message["params"]["name"] == "huge_event" => {
                 let event = format!("data: {}\n\n", "x".repeat(9 << 20));
-                reply_with(200, &[("Content-Type", "text/event-stream")], &event)
+                http_response_with(200, &[("Content-Type", "text/event-stream")], &event)
             }
-            "tools/call" if message["params"]["name"] == "unreadable" => reply_with(200, &json, "{"),
+            "tools/call" if message["params"]["name"] == "unreadable" => http_response_with(200, &json, "{"),
             "tools/call" => {
                 let text = format!("{} in session {now}", request.header("x-key").unwrap_or("nobody"));
                 result(json!({"content": [{"type": "text", "text": text}]}))
             }
-            _ => reply(202, ""),
+            _ => http_response(202, ""),
         }
     }
 }
@@ -111,7 +111,7 @@ async fn configured_headers_are_sent() {
     let web = serve(false);
     let fixture = upstream(web.url("/mcp")).await;
     assert_eq!(fixture.call("greet", json!({})).await.unwrap().into_data(), json!("Ada in session 1"));
-    assert!(web.asked().iter().all(|request| request.header("x-key") == Some("Ada")));
+    assert!(web.requests().iter().all(|request| request.header("x-key") == Some("Ada")));
 }
 
 async fn a_lost_session_is_reopened() {
@@ -130,7 +130,7 @@ async fn a_refusal_of_one_call_ends_no_other() {
 }
 
 async fn an_unauthorized_response_is_reported() {
-    let web = MockWebServer::serve(|_| reply(401, "who are you?"));
+    let web = MockWebServer::serve(|_| http_response(401, "who are you?"));
     let fixture = upstream(web.url("/mcp")).await;
     assert!(fixture.reason().contains("401"), "{}", fixture.reason());
 }
@@ -138,10 +138,10 @@ async fn an_unauthorized_response_is_reported() {
 async fn headers_are_not_sent_to_another_origin() {
     let elsewhere = serve(false);
     let url = elsewhere.url("/mcp");
-    let web = MockWebServer::serve(move |_| reply_with(307, &[("Location", &url)], ""));
+    let web = MockWebServer::serve(move |_| http_response_with(307, &[("Location", &url)], ""));
     let fixture = upstream(web.url("/mcp")).await;
     assert!(matches!(fixture.state(), UpstreamState::Failed { .. }), "{:?}", fixture.state());
-    assert!(elsewhere.asked().is_empty());
+    assert!(elsewhere.requests().is_empty());
 }
 
 async fn an_answer_that_is_too_long_or_unreadable_fails_its_call() {
@@ -182,7 +182,7 @@ async fn no_call_overtakes_the_standalone_stream() {
 async fn questions_are_bounded_over_all_rounds_of_a_call() {
     let web = MockWebServer::serve(|request| {
         if !request.line.starts_with("POST") {
-            return reply(405, "");
+            return http_response(405, "");
         }
         let message = request.json();
         let result = match message["method"].as_str().unwrap_or_default() {
@@ -195,10 +195,10 @@ async fn questions_are_bounded_over_all_rounds_of_a_call() {
                 let requests: serde_json::Map<_, _> = requests.collect();
                 json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"})
             }
-            _ => return reply(405, ""),
+            _ => return http_response(405, ""),
         };
         let body = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
-        reply_with(200, &[("Content-Type", "application/json")], &body.to_string())
+        http_response_with(200, &[("Content-Type", "application/json")], &body.to_string())
     });
     let fixture = upstream(web.url("/mcp")).await;
     let error = fixture.call("ask", json!({})).await.unwrap_err();
@@ -208,11 +208,11 @@ async fn questions_are_bounded_over_all_rounds_of_a_call() {
 async fn a_secret_with_invisible_characters_is_redacted_in_a_reason() {
     let web = MockWebServer::serve(|request| {
         if !request.line.starts_with("POST") {
-            return reply(405, "");
+            return http_response(405, "");
         }
         let error = json!({"code": -32601, "message": format!("no {INVISIBLE_SECRET}\u{200b}")});
         let body = json!({"jsonrpc": "2.0", "id": request.json()["id"], "error": error});
-        reply_with(200, &[("Content-Type", "application/json")], &body.to_string())
+        http_response_with(200, &[("Content-Type", "application/json")], &body.to_string())
     });
     let fixture = upstream(web.url("/mcp")).await;
     assert_eq!(fixture.reason(), "it refused to begin: no ***\\u{200b}");
@@ -224,7 +224,7 @@ fn page(status: u16, title: &str) -> Vec<u8> {
     let page = format!(
         "\n<!DOCTYPE html>\n<html>\n<head><title>{title}</title><style>{style}</style></head>\n</html>\n"
     );
-    reply_with(status, &[("Content-Type", "text/html; charset=utf-8")], &page)
+    http_response_with(status, &[("Content-Type", "text/html; charset=utf-8")], &page)
 }
 
 async fn a_web_page_is_reported_in_one_short_line() {
@@ -242,7 +242,7 @@ async fn a_web_page_is_reported_in_one_short_line() {
 }
 
 async fn a_multiline_refusal_is_reported_in_one_line() {
-    let web = MockWebServer::serve(|_| reply(404, &format!("no\r\n\tsuch {}", "page ".repeat(500))));
+    let web = MockWebServer::serve(|_| http_response(404, &format!("no\r\n\tsuch {}", "page ".repeat(500))));
     let reason = upstream(web.url("/mcp")).await.reason();
     assert!(reason.starts_with("HTTP 404 Not Found: no such page page "), "{reason}");
     assert!(reason.ends_with('…') && reason.chars().count() < 400, "{reason}");
@@ -253,8 +253,8 @@ async fn a_server_of_the_older_transport_gets_a_hint() {
     let events = [("Content-Type", "text/event-stream")];
     for status in [400, 404, 405] {
         let web = MockWebServer::serve(move |request| match request.line.starts_with("GET") {
-            true => reply_with(200, &events, "event: endpoint\ndata: /messages\n\n"),
-            false => reply(status, "no"),
+            true => http_response_with(200, &events, "event: endpoint\ndata: /messages\n\n"),
+            false => http_response(status, "no"),
         });
         let reason = upstream(web.url("/mcp")).await.reason();
         assert!(reason.ends_with(hint), "{status}: {reason}");
@@ -268,8 +268,8 @@ async fn a_server_of_the_older_transport_gets_a_hint() {
     );
     // A refusal that says nothing about the transport.
     let web = MockWebServer::serve(|request| match request.line.starts_with("GET") {
-        true => reply_with(200, &[("Content-Type", "text/event-stream")], ""),
-        false => reply(402, "pay first"),
+        true => http_response_with(200, &[("Content-Type", "text/event-stream")], ""),
+        false => http_response(402, "pay first"),
     });
     let reason = upstream(web.url("/mcp")).await.reason();
     assert_eq!(reason, "HTTP 402 Payment Required: pay first");

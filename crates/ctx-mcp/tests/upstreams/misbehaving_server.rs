@@ -1,6 +1,6 @@
 //! The servers of `misbehaviours`, over stdio, Streamable HTTP and SSE. The name of a case selects the misbehaviour.
 
-use ctx_testkit::{RecordedRequest, reply, reply_with};
+use ctx_testkit::{RecordedRequest, http_response, http_response_with};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::net::TcpStream;
@@ -269,7 +269,7 @@ const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n
 pub(crate) fn answer(case: &str, request: &RecordedRequest, stream: &mut TcpStream) {
     let send = |stream: &mut TcpStream, bytes: &[u8]| drop(stream.write_all(bytes));
     if case == "redirects in a circle" {
-        return send(stream, &reply_with(307, &[("Location", "/mcp")], ""));
+        return send(stream, &http_response_with(307, &[("Location", "/mcp")], ""));
     }
     if case == "closes without a word" {
         return;
@@ -296,16 +296,16 @@ pub(crate) fn answer(case: &str, request: &RecordedRequest, stream: &mut TcpStre
                 send(stream, format!("{EVENTS}retry: 0\nid: 1\ndata: \n\n").as_bytes());
                 (0..4_000).for_each(|_| send(stream, b"data: {}\n\n"));
             }
-            _ => send(stream, &reply(405, "")),
+            _ => send(stream, &http_response(405, "")),
         };
     }
     if !request.line.starts_with("POST") {
-        return send(stream, &reply(405, ""));
+        return send(stream, &http_response(405, ""));
     }
     let message = request.json();
     let id = &message["id"];
     let result = |result: Value| {
-        reply_with(
+        http_response_with(
             200,
             &[JSON, ("Mcp-Session-Id", "1")],
             &json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string(),
@@ -316,10 +316,10 @@ pub(crate) fn answer(case: &str, request: &RecordedRequest, stream: &mut TcpStre
         "tools/list" => send(stream, &result(json!({ "tools": tools() }))),
         "tools/call" if message["params"]["name"] == "misbehave" => misbehave(case, id, stream),
         "tools/call" => send(stream, &result(json!({"content": [{"type": "text", "text": "echo"}]}))),
-        method if id.is_null() || method.is_empty() => send(stream, &reply(202, "")),
+        method if id.is_null() || method.is_empty() => send(stream, &http_response(202, "")),
         _ => {
             let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "?"}});
-            send(stream, &reply_with(200, &[JSON], &error.to_string()));
+            send(stream, &http_response_with(200, &[JSON], &error.to_string()));
         }
     }
 }
@@ -343,7 +343,7 @@ fn misbehave(case: &str, id: &Value, stream: &mut TcpStream) {
             write_endless(stream, |_| "x".repeat(64 << 10));
         }
         "a wrong type of content" => {
-            drop(stream.write_all(&reply_with(200, &[("Content-Type", "text/html")], "<p>")))
+            drop(stream.write_all(&http_response_with(200, &[("Content-Type", "text/html")], "<p>")))
         }
         "a negative length" => send(stream, "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}"),
         "a length that is too long" => {
@@ -374,7 +374,7 @@ fn misbehave(case: &str, id: &Value, stream: &mut TcpStream) {
         | "noise on the stream"
         | "long noise on the stream"
         | "noise on resumed streams" => {
-            drop(stream.write_all(&reply_with(200, &[JSON], &whole.to_string())));
+            drop(stream.write_all(&http_response_with(200, &[JSON], &whole.to_string())));
         }
         "stray events first" => {
             let stray = json!({"jsonrpc": "2.0", "id": 987, "result": {}});
@@ -396,7 +396,7 @@ fn misbehave(case: &str, id: &Value, stream: &mut TcpStream) {
 /// A server with the HTTP+SSE transport (2024-11-05): an event stream, and an endpoint to post to.
 pub(crate) fn answer_sse(case: &str, request: &RecordedRequest, stream: &mut TcpStream) {
     if request.line.starts_with("POST") {
-        return drop(stream.write_all(&reply(202, "")));
+        return drop(stream.write_all(&http_response(202, "")));
     }
     drop(stream.write_all(EVENTS.as_bytes()));
     match case {

@@ -162,7 +162,7 @@ async fn no_misbehaviour_takes_memory_or_leaves_a_process() {
         check(name, &fixture, *outcome).await;
         fixture.upstreams.shutdown().await;
         if *name == "a stream that ends at once, again and again" {
-            let opened = server.as_ref().map(|server| server.asked().len()).unwrap_or_default();
+            let opened = server.as_ref().map(|server| server.requests().len()).unwrap_or_default();
             assert!(opened < 100, "{name}: {opened} requests");
         }
         drop(fixture);

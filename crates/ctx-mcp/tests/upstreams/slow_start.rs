@@ -92,13 +92,13 @@ async fn slow(style: &str) -> UpstreamFixture {
 async fn a_slow_server_that_ignores_the_probe_connects() {
     let fixture = slow(IGNORES_PROBE).await;
     assert_eq!(fixture.state(), UpstreamState::Ready);
-    assert_eq!(fixture.upstreams.states().remove(0).protocol.as_deref(), Some("2025-11-25"));
+    assert_eq!(fixture.upstreams.statuses().remove(0).protocol.as_deref(), Some("2025-11-25"));
 }
 
 async fn a_slow_server_that_keeps_to_the_era_of_the_probe_connects() {
     let fixture = slow(KEEPS_TO_PROBE).await;
     assert_eq!(fixture.state(), UpstreamState::Ready);
-    assert_eq!(fixture.upstreams.states().remove(0).protocol.as_deref(), Some("2026-07-28"));
+    assert_eq!(fixture.upstreams.statuses().remove(0).protocol.as_deref(), Some("2026-07-28"));
 }
 
 /// Starts this many servers, each with this delay and limit, a few at once; returns them when all have been tried.
@@ -116,7 +116,7 @@ async fn start_many(
     };
     let options = UpstreamOptions { starts_at_once, ..options(Arc::new(|| {})) };
     let upstreams = Upstreams::start((0..count).map(server).collect(), options);
-    upstreams.settled().await;
+    upstreams.wait_for_first_attempts().await;
     upstreams
 }
 
@@ -124,7 +124,7 @@ async fn many_start_a_few_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("noted");
     let upstreams = start_many(9, 3, "100", Duration::from_secs(60), &file).await;
-    let states: Vec<_> = upstreams.states().into_iter().map(|status| status.state).collect();
+    let states: Vec<_> = upstreams.statuses().into_iter().map(|status| status.state).collect();
     assert!(states.iter().all(|state| *state == UpstreamState::Ready), "{states:?}");
     let count_noted = std::fs::read_to_string(&file).unwrap();
     let (mut starting, mut most) = (0, 0);
@@ -143,7 +143,7 @@ async fn many_start_a_few_at_a_time() {
 async fn the_start_limit_does_not_count_the_time_before_a_server_is_started() {
     let folder = tempfile::tempdir().unwrap();
     let upstreams = start_many(6, 1, "1000", Duration::from_secs(3), &folder.path().join("noted")).await;
-    let states: Vec<_> = upstreams.states().into_iter().map(|status| status.state).collect();
+    let states: Vec<_> = upstreams.statuses().into_iter().map(|status| status.state).collect();
     assert!(states.iter().all(|state| *state == UpstreamState::Ready), "{states:?}");
 }
 
@@ -155,7 +155,7 @@ async fn a_settled_catalog_has_the_tools_of_a_connecting_server() {
     let fixture = UpstreamFixture::start(settings, file, None);
     let catalog = fixture.catalog();
     assert_eq!(catalog.functions().count(), 0);
-    let settled = catalog.settled(|_| true, Duration::from_secs(60)).await;
+    let settled = catalog.wait_for_providers(|_| true, Duration::from_secs(60)).await;
     let functions: Vec<String> = settled.functions().map(|entry| entry.name.to_string()).collect();
-    assert_eq!((functions, settled.unknown().count()), (vec!["up.echo".to_owned()], 0));
+    assert_eq!((functions, settled.pending_providers().count()), (vec!["up.echo".to_owned()], 0));
 }

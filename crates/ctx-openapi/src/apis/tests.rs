@@ -3,7 +3,7 @@
 
 use super::*;
 use ctx_core::{Call, Caller, Catalog, Decision, Identity, Run, RunLog, ToolName, ToolSpec};
-use ctx_testkit::{MockWebServer as TestWeb, reply, reply_with};
+use ctx_testkit::{MockWebServer as TestWeb, http_response, http_response_with};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -68,13 +68,13 @@ async fn call(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> Result<Va
 
 #[tokio::test]
 async fn a_call_before_the_description_was_read_waits_for_it() {
-    let service = TestWeb::serve(|request| reply(200, request.target()));
+    let service = TestWeb::serve(|request| http_response(200, request.target()));
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("api.json");
     fs::write(&path, document(&service.url("/v1"), "getPet")).unwrap();
     let started = start(Spec::File(path), &folder.path().join("kept"));
     let catalog = started.catalog();
-    let unknown: Vec<String> = catalog.unknown().filter_map(|(_, why)| why).collect();
+    let unknown: Vec<String> = catalog.pending_providers().filter_map(|(_, why)| why).collect();
     assert_eq!(unknown, ["is not known yet: its description is being read"]);
     let output = call(&catalog, "pets.get_pet", json!({"id": 7})).await.unwrap();
     assert_eq!(output, json!("GET /v1/pets/7"));
@@ -121,8 +121,8 @@ async fn a_changed_file_is_reloaded_and_a_broken_one_ignored() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("api.json");
     let started = start(Spec::File(path.clone()), &folder.path().join("kept"));
-    started.apis.known().await;
-    let state = &started.apis.states()[0].state;
+    started.apis.wait_until_loaded().await;
+    let state = &started.apis.statuses()[0].state;
     assert!(matches!(state, ApiState::Failed(reason) if reason.starts_with("there is no file")), "{state:?}");
     let refused = call(&started.catalog(), "pets.get_pet", json!({})).await.unwrap_err();
     assert!(
@@ -152,10 +152,10 @@ async fn an_untrusted_file_is_not_loaded_even_the_first_time() {
         Arc::new(move |_, path| fs::read_to_string(path).map_or(true, |text| text == trusted))
     };
     let started = start_checked(Spec::File(path.clone()), &folder.path().join("kept"), check);
-    started.apis.known().await;
+    started.apis.wait_until_loaded().await;
     fs::write(&path, document("https://attacker.example", "getPet")).unwrap();
     started.changed(2).await;
-    let state = started.apis.states().remove(0).state;
+    let state = started.apis.statuses().remove(0).state;
     let refused = "it is no longer what was trusted, and was not edited here";
     assert_eq!((state, started.functions()), (ApiState::Failed(refused.to_owned()), Vec::new()));
     fs::write(&path, trusted).unwrap();
@@ -183,21 +183,21 @@ async fn a_cached_description_is_available_offline() {
     let folder = TempDir::new().unwrap();
     let document = document("/v1", "getPet");
     let spec = {
-        let web = TestWeb::serve(move |_| reply_with(200, &[("ETag", "\"1\"")], &document));
-        let spec = Spec::read(&web.url("/api.json"), Path::new("/")).unwrap();
+        let web = TestWeb::serve(move |_| http_response_with(200, &[("ETag", "\"1\"")], &document));
+        let spec = Spec::parse(&web.url("/api.json"), Path::new("/")).unwrap();
         let started = start(spec.clone(), folder.path());
-        started.apis.known().await;
+        started.apis.wait_until_loaded().await;
         assert_eq!(started.functions(), ["pets.get_pet"]);
         spec
     };
     let Spec::Web(mut unreachable_url) = spec.clone() else { panic!("{spec:?}") };
     unreachable_url.set_port(Some(1)).unwrap();
     assert!(matches!(
-        start(Spec::Web(unreachable_url), folder.path()).apis.states()[0].state,
-        ApiState::Reading
+        start(Spec::Web(unreachable_url), folder.path()).apis.statuses()[0].state,
+        ApiState::Loading
     ));
     let started = start(spec, folder.path());
-    started.apis.known().await;
+    started.apis.wait_until_loaded().await;
     assert_eq!(started.functions(), ["pets.get_pet"]);
 }
 
@@ -215,11 +215,11 @@ async fn a_status_names_obstacles_to_calls() {
     });
     fs::write(&path, document.to_string()).unwrap();
     let started = start(Spec::File(path), &folder.path().join("kept"));
-    started.apis.known().await;
-    let status = started.apis.states().remove(0);
+    started.apis.wait_until_loaded().await;
+    let status = started.apis.statuses().remove(0);
     assert_eq!((status.state, status.title.as_deref(), status.functions), (ApiState::Ready, Some("Pets"), 2));
     assert_eq!(status.skipped, [("POST /pets".to_owned(), "it is not an object".to_owned())]);
-    let (locked, missing) = status.locked.unwrap();
+    let (locked, missing) = status.missing_credentials.unwrap();
     assert!(locked == 1 && missing.contains("a key for the header `X-Key`"), "{missing}");
-    assert_eq!(status.unplaced.as_deref(), Some("the document names no server; set `base_url`"));
+    assert_eq!(status.base_url_error.as_deref(), Some("the document names no server; set `base_url`"));
 }

@@ -29,7 +29,7 @@ pub struct InvalidCredentials(String);
 impl Credentials {
     /// Parses credentials: a string, interpreted by the security scheme; a table with a `type` and the fields
     /// of that type; or a table of these, keyed by the name of the security scheme.
-    pub fn read(value: &Value) -> Result<Self, InvalidCredentials> {
+    pub fn parse(value: &Value) -> Result<Self, InvalidCredentials> {
         let Value::Object(fields) = value else {
             return Ok(Self { other: Some(parse_credential(value)?), ..Self::default() });
         };
@@ -61,7 +61,7 @@ pub(crate) fn caller_credentials(
 ) -> Result<Option<Credentials>, ToolError> {
     let name = &settings.name;
     let Some(value) = call.auth(name) else { return Ok(None) };
-    if !settings.takes_credentials {
+    if !settings.accepts_caller_credentials {
         let message = format!(
             "`{name}` takes no credentials from callers, and `_meta.auth` has some for it; `request_auth = true` in \
              its section allows that"
@@ -70,7 +70,7 @@ pub(crate) fn caller_credentials(
     }
     let invalid_auth =
         |why: &str| ToolError::new(ErrorKind::BadRequest, format!("`_meta.auth` for `{name}`: {why}"));
-    let credentials = Credentials::read(value).map_err(|error| invalid_auth(&error.0))?;
+    let credentials = Credentials::parse(value).map_err(|error| invalid_auth(&error.0))?;
     let sends_elsewhere =
         |one: &Credential| matches!(one, Credential::ClientCredentials { token_url: Some(_), .. });
     if credentials.all().any(sends_elsewhere) {
@@ -185,13 +185,13 @@ mod tests {
     use serde_json::json;
 
     fn single_credential(value: Value) -> Credential {
-        let parsed = Credentials::read(&value).unwrap();
+        let parsed = Credentials::parse(&value).unwrap();
         assert!(parsed.by_scheme.is_empty());
         parsed.other.unwrap()
     }
 
     fn error_text(value: Value) -> String {
-        Credentials::read(&value).unwrap_err().to_string()
+        Credentials::parse(&value).unwrap_err().to_string()
     }
 
     fn client(scopes: &[&str], token_url: Option<&str>) -> Credential {
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_table_without_a_type_is_by_scheme() {
         let parsed =
-            Credentials::read(&json!({"key": "k", "type": {"type": "bearer", "token": "t"}})).unwrap();
+            Credentials::parse(&json!({"key": "k", "type": {"type": "bearer", "token": "t"}})).unwrap();
         assert_eq!(parsed.other, None);
         assert_eq!(parsed.by_scheme["key"], Credential::Plain(Secret::new("k")));
         assert_eq!(parsed.by_scheme["type"], Credential::Bearer(Secret::new("t")));
@@ -317,7 +317,7 @@ mod tests {
     proptest! {
         #[test]
         fn errors_and_debug_output_never_contain_a_value(value in arbitrary_value()) {
-            let parsed = Credentials::read(&value);
+            let parsed = Credentials::parse(&value);
             if let Err(error) = &parsed {
                 let message = format!("{error} {error:?}");
                 prop_assert!(!message.contains("sekrit") && !message.contains("777"), "{}", message);

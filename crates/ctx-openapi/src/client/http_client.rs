@@ -5,7 +5,7 @@ use crate::ApiError;
 use crate::auth::RequestAuth;
 use crate::response::{ERROR_BODY_BYTES_MAX, HttpResponse};
 use crate::settings::ApiSettings;
-use ctx_core::{AddressPolicy, ErrorKind, NetworkScope, Redactor, Secret, ToolError, chain};
+use ctx_core::{AddressPolicy, ErrorKind, NetworkScope, Redactor, Secret, ToolError, error_chain};
 use ctx_net::{
     BodyError, Client, ClientOptions, CrossOriginHeaders, NetError, Proxy, RedirectChain, Request, Response,
     is_downgrade,
@@ -110,7 +110,7 @@ impl HttpClient {
         let mut chain = RedirectChain::new(request, reach);
         loop {
             let mut sent = chain.request().clone();
-            if chain.is_home() {
+            if chain.is_same_origin() {
                 let headers = if is_from_caller { &self.public_headers } else { &self.headers };
                 sent.headers.extend(headers.clone());
                 auth.apply(&mut sent)?;
@@ -119,7 +119,7 @@ impl HttpClient {
             let Some(target) = redirect_target(&response) else {
                 return read_response(&sent, response, bytes_max).await;
             };
-            let shown = chain.request().shown();
+            let shown = chain.request().describe();
             if is_downgrade(&sent.url, &target) {
                 let message = format!("{shown}: it leads from https to {}", target.scheme());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
@@ -145,7 +145,7 @@ impl HttpClient {
                 return Ok((response, chain.into_request().url));
             };
             if !is_allowed(&target) || is_downgrade(&chain.request().url, &target) {
-                let message = format!("{}: it leads to where it may not", chain.request().shown());
+                let message = format!("{}: it leads to where it may not", chain.request().describe());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
             follow_redirect(&mut chain, response, target).await?;
@@ -165,7 +165,7 @@ impl HttpClient {
 
     async fn send(&self, request: &Request, reach: AddressPolicy) -> Result<Response, ToolError> {
         if !["http", "https"].contains(&request.url.scheme()) {
-            let message = format!("{}: only http and https can be requested", request.shown());
+            let message = format!("{}: only http and https can be requested", request.describe());
             return Err(ToolError::new(ErrorKind::Forbidden, message));
         }
         self.client.send(request, reach).await.map_err(|error| tool_error(request, error))
@@ -174,7 +174,7 @@ impl HttpClient {
 
 /// The target of a redirect; a target that cannot be parsed is not followed.
 fn redirect_target(response: &Response) -> Option<Url> {
-    response.redirect().ok().flatten()
+    response.redirect_target().ok().flatten()
 }
 
 /// Follows one more redirect, unless there were too many.
@@ -187,19 +187,19 @@ async fn follow_redirect(
     let drained = response.read_prefix(ERROR_BODY_BYTES_MAX).await;
     drained.map_err(|error| tool_error(chain.request(), error))?;
     chain.follow(&response, target, CROSS_ORIGIN_HEADERS);
-    if chain.followed() <= REDIRECTS_MAX {
+    if chain.redirect_count() <= REDIRECTS_MAX {
         return Ok(());
     }
-    let message = format!("{}: more than {REDIRECTS_MAX} redirects", chain.request().shown());
+    let message = format!("{}: more than {REDIRECTS_MAX} redirects", chain.request().describe());
     Err(ToolError::new(ErrorKind::Tool, message))
 }
 
 /// SSRF policy for a host of trusted configuration: naming a literal address allows it. Only an address that
 /// would be refused is exempted, because an exemption also holds after redirects.
 pub(crate) fn configured_reach(host: &str) -> AddressPolicy {
-    match AddressPolicy::OWN.check_host(host) {
-        Ok(()) => AddressPolicy::OWN,
-        Err(_) => AddressPolicy::configured(host),
+    match AddressPolicy::TRUSTED.check_host(host) {
+        Ok(()) => AddressPolicy::TRUSTED,
+        Err(_) => AddressPolicy::for_configured_host(host),
     }
 }
 
@@ -208,7 +208,7 @@ pub(crate) fn configured_reach(host: &str) -> AddressPolicy {
 /// name cannot change, and is treated as configured.
 pub(crate) fn origin_reach(host: &str, scope: NetworkScope) -> AddressPolicy {
     match AddressPolicy::INTERNET.check_host(host) {
-        Ok(()) => AddressPolicy::of_referrer(scope),
+        Ok(()) => AddressPolicy::for_referrer(scope),
         Err(_) => configured_reach(host),
     }
 }
@@ -233,7 +233,7 @@ async fn read_response(
     };
     let body = body.map_err(|error| match error {
         BodyError::TooLarge(bytes_max) => {
-            let message = format!("{}: the answer is larger than {bytes_max} bytes", request.shown());
+            let message = format!("{}: the answer is larger than {bytes_max} bytes", request.describe());
             ToolError::new(ErrorKind::TooLarge, message)
         }
         BodyError::Net(error) => tool_error(request, error),
@@ -243,12 +243,12 @@ async fn read_response(
 }
 
 fn tool_error(request: &Request, error: NetError) -> ToolError {
-    if let Some(forbidden) = error.forbidden() {
-        let message = format!("{}: APIs may not be at {forbidden}", request.shown());
+    if let Some(forbidden) = error.forbidden_target() {
+        let message = format!("{}: APIs may not be at {forbidden}", request.describe());
         return ToolError::new(ErrorKind::Forbidden, message);
     }
     let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Tool };
-    ToolError::new(kind, format!("{}: {}", request.shown(), chain(&error.without_url())))
+    ToolError::new(kind, format!("{}: {}", request.describe(), error_chain(&error.without_url())))
 }
 
 #[cfg(test)]

@@ -69,11 +69,11 @@ impl ApiClient {
         time_left: Duration,
     ) -> Result<ApiResponse, ToolError> {
         // Masked: a frozen parameter may be a secret, and stand in the path.
-        let shown = request.shown();
+        let shown = request.describe();
         let shown = || RequestAuth::default().redactor(self.http_client.secrets()).text(shown.clone());
-        if let Some(Err(delay)) = self.meter.as_ref().map(RateLimiter::take) {
+        if let Some(Err(delay)) = self.meter.as_ref().map(RateLimiter::try_acquire) {
             let message = format!("{}: the rate limit that is set for this API is used up", shown());
-            return Err(ToolError::new(ErrorKind::RateLimited, message).retry_after(delay));
+            return Err(ToolError::new(ErrorKind::RateLimited, message).with_retry_after(delay));
         }
         let deadline = Instant::now().checked_add(time_left);
         let sending = self.send_with_retries(request, credentials, base, deadline);

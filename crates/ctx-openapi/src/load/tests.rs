@@ -4,7 +4,7 @@ use super::*;
 use crate::client::HttpClient;
 use crate::settings::ApiSettings;
 use ctx_core::Identifier;
-use ctx_testkit::{MockWebServer as TestWeb, reply, reply_with};
+use ctx_testkit::{MockWebServer as TestWeb, http_response, http_response_with};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -122,25 +122,25 @@ async fn a_cached_text_is_revalidated_with_its_etag() {
     let web = TestWeb::serve(move |request| {
         let (text, etag) = served.lock().unwrap().clone();
         match request.target() {
-            "GET /api.yaml" if request.header("if-none-match") == Some(&etag) => reply(304, ""),
-            "GET /api.yaml" => reply_with(200, &[("ETag", &etag)], &text),
-            _ => reply(404, "no"),
+            "GET /api.yaml" if request.header("if-none-match") == Some(&etag) => http_response(304, ""),
+            "GET /api.yaml" => http_response_with(200, &[("ETag", &etag)], &text),
+            _ => http_response(404, "no"),
         }
     });
     let cache = TempDir::new().unwrap();
-    let spec = || Spec::read(&web.url("/api.yaml"), Path::new("/")).unwrap();
+    let spec = || Spec::parse(&web.url("/api.yaml"), Path::new("/")).unwrap();
     assert!(load(spec(), cache.path(), CachePolicy::CacheOnly).await.is_err());
-    assert!(web.asked().is_empty());
+    assert!(web.requests().is_empty());
 
     let first = load(spec(), cache.path(), CachePolicy::Revalidate).await.unwrap();
     assert_eq!(first.address.as_ref().unwrap().url.as_str(), web.url("/api.yaml"));
     let targets =
-        |web: &TestWeb| web.asked().iter().map(|request| request.target().to_owned()).collect::<Vec<_>>();
+        |web: &TestWeb| web.requests().iter().map(|request| request.target().to_owned()).collect::<Vec<_>>();
     assert_eq!(targets(&web), ["GET /api.yaml", "GET /parts/pet.yaml"]);
 
     let second = load(spec(), cache.path(), CachePolicy::Revalidate).await.unwrap();
     assert_eq!(second.fingerprint, first.fingerprint);
-    assert_eq!(web.asked()[2].header("if-none-match"), Some("\"one\""));
+    assert_eq!(web.requests()[2].header("if-none-match"), Some("\"one\""));
 
     *text.lock().unwrap() = (PETS.replace("listPets", "allPets"), "\"two\"".to_owned());
     let third = load(spec(), cache.path(), CachePolicy::Revalidate).await.unwrap();
@@ -150,19 +150,19 @@ async fn a_cached_text_is_revalidated_with_its_etag() {
 
 #[tokio::test]
 async fn the_root_document_may_redirect_but_references_stay_in_its_origin() {
-    let elsewhere = TestWeb::serve(|_| reply(200, "type: object"));
+    let elsewhere = TestWeb::serve(|_| http_response(200, "type: object"));
     let to = elsewhere.url("/pet.yaml");
     let web = TestWeb::serve(move |request| match request.target() {
-        "GET /old" => reply_with(302, &[("Location", "/new/api.yaml")], ""),
-        "GET /new/api.yaml" => reply(200, PETS),
-        _ => reply_with(302, &[("Location", &to)], ""),
+        "GET /old" => http_response_with(302, &[("Location", "/new/api.yaml")], ""),
+        "GET /new/api.yaml" => http_response(200, PETS),
+        _ => http_response_with(302, &[("Location", &to)], ""),
     });
     let cache = TempDir::new().unwrap();
-    let spec = Spec::read(&web.url("/old"), Path::new("/")).unwrap();
+    let spec = Spec::parse(&web.url("/old"), Path::new("/")).unwrap();
     let loaded = load(spec, cache.path(), CachePolicy::Revalidate).await.unwrap();
     assert_eq!(loaded.address.unwrap().url.path(), "/new/api.yaml");
-    assert_eq!(web.asked()[2].target(), "GET /new/parts/pet.yaml");
-    assert!(elsewhere.asked().is_empty());
+    assert_eq!(web.requests()[2].target(), "GET /new/parts/pet.yaml");
+    assert!(elsewhere.requests().is_empty());
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_fetched_text_has_a_size_limit() {
         b"HTTP/1.1 200 OK\r\nContent-Length: 104857600\r\n\r\nopenapi".to_vec()
     });
     let cache = TempDir::new().unwrap();
-    let spec = Spec::read(&web.url("/api.yaml"), Path::new("/")).unwrap();
+    let spec = Spec::parse(&web.url("/api.yaml"), Path::new("/")).unwrap();
     let error = load(spec, cache.path(), CachePolicy::Revalidate).await.unwrap_err();
     assert!(error.contains("larger than"), "{error}");
     assert_eq!(request.load(Ordering::Relaxed), 1);
@@ -182,7 +182,7 @@ async fn a_fetched_text_has_a_size_limit() {
 
 #[tokio::test]
 async fn nothing_is_requested_after_the_total_deadline() {
-    let web = TestWeb::serve(|_| reply(200, "type: object"));
+    let web = TestWeb::serve(|_| http_response(200, "type: object"));
     let url = Url::parse(&web.url("/api.yaml")).unwrap();
     let root = WebAddress { url, scope: NetworkScope::Loopback };
     let part = web.url("/pet.yaml");
@@ -197,17 +197,17 @@ async fn nothing_is_requested_after_the_total_deadline() {
     .unwrap();
     assert_eq!(over.unwrap_err(), "the texts of the description take more than 120 seconds");
     assert_eq!(ahead.unwrap(), "type: object");
-    assert_eq!(web.asked().len(), 1);
+    assert_eq!(web.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_cached_description_is_complete_or_not_used() {
     let web = TestWeb::serve(|request| match request.target() {
-        "GET /api.yaml" => reply(200, PETS),
-        _ => reply(200, "type: object\nproperties: {name: {type: string}}"),
+        "GET /api.yaml" => http_response(200, PETS),
+        _ => http_response(200, "type: object\nproperties: {name: {type: string}}"),
     });
     let cache = TempDir::new().unwrap();
-    let spec = || Spec::read(&web.url("/api.yaml"), Path::new("/")).unwrap();
+    let spec = || Spec::parse(&web.url("/api.yaml"), Path::new("/")).unwrap();
     let complete = load(spec(), cache.path(), CachePolicy::Revalidate).await.unwrap();
     let operations =
         cached_files(cache.path()).into_iter().find(|name| name.ends_with(".operations")).unwrap();
@@ -226,15 +226,15 @@ async fn a_cached_description_is_complete_or_not_used() {
     let error = load(spec(), cache.path(), CachePolicy::CacheOnly).await.unwrap_err();
     assert_eq!(error, "a text that it refers to is not kept");
     assert_eq!(fs::read(&operations).unwrap(), before);
-    assert_eq!(web.asked().len(), 2);
+    assert_eq!(web.requests().len(), 2);
 }
 
 #[tokio::test]
 async fn a_public_description_cannot_redirect_to_loopback() {
     for host in ["127.0.0.1", "localhost"] {
-        let inner = TestWeb::serve(|_| reply(200, PETS));
+        let inner = TestWeb::serve(|_| http_response(200, PETS));
         let to = inner.url("/api.yaml").replace("127.0.0.1", host);
-        let outer = TestWeb::serve(move |_| reply_with(302, &[("Location", &to)], ""));
+        let outer = TestWeb::serve(move |_| http_response_with(302, &[("Location", &to)], ""));
         let url = Url::parse(&outer.url("/")).unwrap();
         let fetch_root = |is_public: bool| {
             let settings = ApiSettings::new(Identifier::sanitize("x"), Spec::File("x".into()));
@@ -247,7 +247,7 @@ async fn a_public_description_cannot_redirect_to_loopback() {
         };
         let refused = fetch_root(true).await.unwrap().unwrap_err();
         assert!(refused.contains("an address of this machine"), "{refused}");
-        assert!(inner.asked().is_empty(), "{host}");
+        assert!(inner.requests().is_empty(), "{host}");
         let fetched = fetch_root(false).await.unwrap().unwrap();
         assert_eq!((fetched.text.as_str(), fetched.scope), (PETS, NetworkScope::Loopback), "{host}");
     }

@@ -39,7 +39,7 @@ pub(super) fn writers_at_once_lose_nothing_and_hide_nothing(open: OpenStore<'_>)
     let fill = || {
         loop {
             let writing = running.load(Ordering::SeqCst) > 0;
-            let query = PendingQuery { model: own, marked: true, after: 0, limit: 8 };
+            let query = PendingQuery { model: own, trusts_marks: true, after: 0, limit: 8 };
             let pending = theirs.pending(&query).unwrap();
             if pending.is_empty() && !writing {
                 return;

@@ -213,7 +213,7 @@ pub(super) fn files_of_a_source_come_in_pages_with_their_states(open: OpenStore<
             let page = store.files(&source(1), after.as_ref(), limit).unwrap();
             let Some(last) = page.last() else { break };
             assert!(page.len() <= limit);
-            after = Some(last.place());
+            after = Some(last.position());
             files.extend(page.into_iter().map(|file| {
                 assert!(file.read_at.is_some());
                 (file.source_id, file.id, file.state)

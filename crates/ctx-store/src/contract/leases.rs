@@ -6,7 +6,7 @@ use crate::lease::Lease;
 
 pub(super) fn one_at_a_time_holds_a_lease(open: OpenStore<'_>) {
     let (ours, theirs) = (open("leases"), open("leases"));
-    let leases = [Lease::Sync(source(1)), Lease::Sync(source(2)), Lease::Fill, Lease::Index];
+    let leases = [Lease::Sync(source(1)), Lease::Sync(source(2)), Lease::Embedding, Lease::Index];
     let held_leases: Vec<_> = leases.iter().map(|lease| ours.lease(lease).unwrap().unwrap()).collect();
     for lease in &leases {
         assert!(theirs.lease(lease).unwrap().is_none(), "{lease:?} is held");
@@ -20,7 +20,7 @@ pub(super) fn one_at_a_time_holds_a_lease(open: OpenStore<'_>) {
 
 pub(super) fn the_lease_of_a_killed_holder_is_free_again(open: OpenStore<'_>, hold: HoldLease<'_>) {
     let store = open("killed");
-    for lease in [Lease::Sync(source(1)), Lease::Fill, Lease::Index] {
+    for lease in [Lease::Sync(source(1)), Lease::Embedding, Lease::Index] {
         let kill = hold("killed", &lease);
         assert!(store.lease(&lease).unwrap().is_none(), "{lease:?} is held by somebody who lives");
         kill();

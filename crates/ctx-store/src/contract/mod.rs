@@ -122,7 +122,7 @@ mod tests {
     fn hold_in_a_process(path: &Path, lease: &Lease) -> KillHolder {
         let lease = match lease {
             Lease::Sync(source) => source.to_string(),
-            Lease::Fill => "fill".to_owned(),
+            Lease::Embedding => "fill".to_owned(),
             Lease::Index => "index".to_owned(),
         };
         let mut holder = Command::new(env::current_exe().unwrap())
@@ -147,7 +147,7 @@ mod tests {
         let arguments: Vec<String> = env::args().skip_while(|argument| argument != "--nocapture").collect();
         let [_, path, lease] = arguments.as_slice() else { return };
         let lease = match (lease.as_str(), lease.split_once(':')) {
-            ("fill", _) => Lease::Fill,
+            ("fill", _) => Lease::Embedding,
             ("index", _) => Lease::Index,
             (_, source) => source.map(|(kind, name)| Lease::Sync(SourceName::new(kind, name))).unwrap(),
         };

@@ -160,7 +160,7 @@ fn mutation(step: &StoreStep, fast: ModelKey, own: ModelKey) -> Option<Mutation>
 
 /// Stores the vectors that some documents lack.
 fn fill(store: &dyn Store, model: ModelKey, limit: usize) {
-    let pending = store.pending(&PendingQuery { model, marked: true, after: 0, limit }).unwrap();
+    let pending = store.pending(&PendingQuery { model, trusts_marks: true, after: 0, limit }).unwrap();
     let vectors = pending.iter().map(|pending| DocumentVectors {
         document: pending.key,
         generation: pending.generation,
@@ -190,7 +190,7 @@ fn check_vectors(store: &dyn Store, model: ModelKey) {
             lacking.push(listed.key);
         }
     }
-    let query = PendingQuery { model, marked: false, after: 0, limit: 1_000 };
+    let query = PendingQuery { model, trusts_marks: false, after: 0, limit: 1_000 };
     let pending: Vec<u64> = store.pending(&query).unwrap().iter().map(|one| one.key).collect();
     assert_eq!(pending, lacking);
     assert_eq!(store.lacks_vectors(model).unwrap(), !lacking.is_empty());
@@ -311,7 +311,7 @@ fn listed_files(store: &dyn Store, number: u8, limit: usize) -> Vec<(String, Fil
         let page = store.files(&source(number), after.as_ref(), limit).unwrap();
         let Some(last) = page.last() else { return files };
         assert!(page.len() <= limit && page.iter().all(|file| file.read_at.is_some()));
-        after = Some(last.place());
+        after = Some(last.position());
         for file in page {
             let name = file.source_id.unwrap();
             assert_eq!(file.id, id(number, &name));

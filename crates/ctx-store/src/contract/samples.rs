@@ -74,11 +74,11 @@ pub(crate) fn with_vectors(
     let texts: Vec<&str> = document.chunks.iter().map(|span| span.of(&document.body)).collect();
     let vectors = NewVectors {
         hashes: texts.iter().map(|text| text_hash(text)).collect(),
-        made: made.map(|model| {
+        computed: made.map(|model| {
             let vectors = texts.iter().enumerate().map(|(position, text)| vector(model, position, text));
             (model, vectors.collect())
         }),
-        wanted,
+        required_model: wanted,
     };
     NewDocument { vectors, ..document }
 }

@@ -97,16 +97,16 @@ pub(super) fn definitions_are_accepted_once_and_then_by_decision(open: OpenState
         seen: seen.to_owned(),
         accepted: accepted.to_owned(),
     };
-    let up = DefinitionKey { name: "up", reach: "a" };
+    let up = DefinitionKey { name: "up", address: "a" };
     assert_eq!(state.definitions(&up).unwrap(), None);
     assert!(!state.accept_definitions(&up, "one").unwrap(), "nothing is remembered of it");
-    assert_eq!(state.see_definitions(&up, "one").unwrap(), record_of("one", "one"));
-    assert_eq!(state.see_definitions(&up, "two").unwrap(), record_of("two", "one"));
+    assert_eq!(state.record_definitions(&up, "one").unwrap(), record_of("one", "one"));
+    assert_eq!(state.record_definitions(&up, "two").unwrap(), record_of("two", "one"));
     assert!(state.accept_definitions(&up, "two").unwrap());
-    assert!(!state.extend_definitions(&up, "one", "more").unwrap(), "something else is accepted by now");
-    assert!(state.extend_definitions(&up, "two", "more").unwrap());
+    assert!(!state.replace_accepted_if(&up, "one", "more").unwrap(), "something else is accepted by now");
+    assert!(state.replace_accepted_if(&up, "two", "more").unwrap());
     assert_eq!(state.definitions(&up).unwrap(), Some(record_of("two", "more")));
-    let elsewhere = DefinitionKey { reach: "b", ..up };
-    assert_eq!(state.see_definitions(&elsewhere, "other").unwrap(), record_of("other", "other"));
+    let elsewhere = DefinitionKey { address: "b", ..up };
+    assert_eq!(state.record_definitions(&elsewhere, "other").unwrap(), record_of("other", "other"));
     assert_eq!(state.definitions(&up).unwrap(), Some(record_of("two", "more")));
 }

@@ -46,14 +46,14 @@ pub(super) fn two_handles_record_at_once_and_lose_nothing(open: OpenState<'_>) {
 
 pub(super) fn of_racing_extensions_none_is_lost(open: OpenState<'_>) {
     let handles = [open("race"), open("race")];
-    let server = DefinitionKey { name: "up", reach: "a" };
-    handles[0].see_definitions(&server, "0").unwrap();
+    let server = DefinitionKey { name: "up", address: "a" };
+    handles[0].record_definitions(&server, "0").unwrap();
     let extend = |state: &dyn State, writer: usize| {
         for addition in 0..ADDITIONS {
             loop {
                 let before = state.definitions(&server).unwrap().unwrap().accepted;
                 let accepted = format!("{before} {writer}-{addition}");
-                if state.extend_definitions(&server, &before, &accepted).unwrap() {
+                if state.replace_accepted_if(&server, &before, &accepted).unwrap() {
                     break;
                 }
             }

@@ -82,7 +82,7 @@ pub(super) fn any_sequence_of_runs_and_decisions_is_remembered(open: OpenState<'
 }
 
 fn server(name: ServerIndexes) -> DefinitionKey<'static> {
-    DefinitionKey { name: SERVERS[name.0], reach: REACHES[name.1] }
+    DefinitionKey { name: SERVERS[name.0], address: REACHES[name.1] }
 }
 
 fn definitions((seen, accepted): (usize, usize)) -> ServerDefinitions {
@@ -113,7 +113,7 @@ impl ExpectedState {
             StateStep::See { server: name, seen, second } => {
                 let accepted = self.definitions.get(&name).map_or(seen, |(_, accepted)| *accepted);
                 self.definitions.insert(name, (seen, accepted));
-                let record = handle(second).see_definitions(&server(name), TEXTS[seen]).unwrap();
+                let record = handle(second).record_definitions(&server(name), TEXTS[seen]).unwrap();
                 assert_eq!(record, definitions((seen, accepted)));
             }
             StateStep::Accept { server: name, accepted, second } => {
@@ -125,8 +125,9 @@ impl ExpectedState {
             StateStep::Extend { server: name, before, accepted, second } => {
                 let known = self.definitions.get_mut(&name).filter(|known| known.1 == before);
                 let is_extended = known.map(|known| known.1 = accepted).is_some();
-                let is_recorded =
-                    handle(second).extend_definitions(&server(name), TEXTS[before], TEXTS[accepted]).unwrap();
+                let is_recorded = handle(second)
+                    .replace_accepted_if(&server(name), TEXTS[before], TEXTS[accepted])
+                    .unwrap();
                 assert_eq!(is_recorded, is_extended);
             }
         }

@@ -42,7 +42,7 @@ pub(super) fn vectors_of_an_older_text_are_dropped(open: OpenStore<'_>) {
     let store = open("older");
     let own = store.ensure_model("own").unwrap();
     put(&*store, "one\ntwo\n", None, Some(own));
-    let query = |marked| PendingQuery { model: own, marked, after: 0, limit: 9 };
+    let query = |marked| PendingQuery { model: own, trusts_marks: marked, after: 0, limit: 9 };
     let pending = store.pending(&query(true)).unwrap().remove(0);
     assert_eq!(pending, store.pending(&query(false)).unwrap().remove(0));
     assert_eq!(pending.chunks.iter().map(|(position, _)| *position).collect::<Vec<_>>(), [0, 1]);
@@ -70,7 +70,7 @@ pub(super) fn refused_chunks_are_not_waited_for(open: OpenStore<'_>) {
     let store = open("refused");
     let own = store.ensure_model("own").unwrap();
     put(&*store, "one\ntwo\n", None, Some(own));
-    let query = PendingQuery { model: own, marked: true, after: 0, limit: 9 };
+    let query = PendingQuery { model: own, trusts_marks: true, after: 0, limit: 9 };
     let pending = store.pending(&query).unwrap().remove(0);
     let refused = UnreadableChunk { position: 1, hash: text_hash("two\n"), reason: "too long".to_owned() };
     let embedded = DocumentVectors {

@@ -88,8 +88,8 @@ impl DocumentStore for MemoryStore {
         let skipped = content.skipped.iter().filter(|(_, skipped)| skipped.source == source);
         let without_text = skipped.filter(|(id, _)| content.key_of(**id).is_none());
         files.extend(without_text.map(|(id, skipped)| skipped_file(*id, skipped)));
-        files.retain(|file| after.is_none_or(|after| file.place().sort_key() > after.sort_key()));
-        files.sort_by(|a, b| a.place().sort_key().cmp(&b.place().sort_key()));
+        files.retain(|file| after.is_none_or(|after| file.position().sort_key() > after.sort_key()));
+        files.sort_by(|a, b| a.position().sort_key().cmp(&b.position().sort_key()));
         files.truncate(limit);
         Ok(files)
     }

@@ -125,7 +125,7 @@ impl Drop for HeldLease {
 }
 
 impl Store for MemoryStore {
-    fn about(&self) -> &StoreIdentity {
+    fn identity(&self) -> &StoreIdentity {
         &self.about
     }
 

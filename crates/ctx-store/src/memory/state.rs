@@ -43,7 +43,7 @@ impl MemoryState {
 
 impl StateContent {
     fn find_definitions(&mut self, server: &DefinitionKey<'_>) -> Option<&mut ServerDefinitions> {
-        let is_match = |(name, reach): &(String, String)| name == server.name && reach == server.reach;
+        let is_match = |(name, reach): &(String, String)| name == server.name && reach == server.address;
         self.definitions.iter_mut().find(|(key, _)| is_match(key)).map(|(_, record)| record)
     }
 
@@ -121,7 +121,7 @@ impl State for MemoryState {
         Ok(self.content().find_definitions(server).cloned())
     }
 
-    fn see_definitions(
+    fn record_definitions(
         &self,
         server: &DefinitionKey<'_>,
         seen: &str,
@@ -131,7 +131,7 @@ impl State for MemoryState {
             .find_definitions(server)
             .map_or_else(|| seen.to_owned(), |record| record.accepted.clone());
         let record = ServerDefinitions { seen: seen.to_owned(), accepted };
-        let key = (server.name.to_owned(), server.reach.to_owned());
+        let key = (server.name.to_owned(), server.address.to_owned());
         content.definitions.retain(|(known, _)| *known != key);
         content.definitions.push((key, record.clone()));
         let reaches = content.definitions.iter().filter(|((name, _), _)| name == server.name).count();
@@ -150,7 +150,7 @@ impl State for MemoryState {
         Ok(true)
     }
 
-    fn extend_definitions(
+    fn replace_accepted_if(
         &self,
         server: &DefinitionKey<'_>,
         before: &str,

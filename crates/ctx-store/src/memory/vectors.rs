@@ -49,7 +49,7 @@ impl VectorStore for MemoryStore {
     }
 
     fn pending(&self, query: &PendingQuery) -> Result<Vec<PendingDocument>, StoreError> {
-        let PendingQuery { model, marked, after, limit } = *query;
+        let PendingQuery { model, trusts_marks: marked, after, limit } = *query;
         let content = self.content();
         let lacking = content.documents.iter().filter(|(key, entry)| {
             **key > after
@@ -229,7 +229,7 @@ impl StoreContent {
 
     /// Replaces a document's vectors: those of unchanged texts are kept under new sequence numbers, new ones are added.
     pub(super) fn replace_vectors(&mut self, key: DocumentKey, vectors: &NewVectors) {
-        let made = vectors.made.as_ref().map(|(model, _)| *model);
+        let made = vectors.computed.as_ref().map(|(model, _)| *model);
         let old: Vec<(ModelKey, NewVector)> = self
             .vectors
             .values()
@@ -257,12 +257,12 @@ impl StoreContent {
                 }
             }
         }
-        if let Some((model, made)) = &vectors.made
+        if let Some((model, made)) = &vectors.computed
             && self.models.contains_key(model)
         {
             made.iter().for_each(|vector| self.insert(*model, key, vector.clone()));
         }
-        if let Some(model) = vectors.wanted {
+        if let Some(model) = vectors.required_model {
             self.mark_complete(model, key);
         }
     }

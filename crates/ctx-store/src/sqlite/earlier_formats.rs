@@ -21,7 +21,7 @@ fn id(text: &str) -> Uuid {
 
 /// Checks a store that was migrated from this format.
 fn check(store: &SqliteStore, format: usize) {
-    assert_eq!(store.about().id, id("cb5af186-1c4a-4c0c-aada-30a0a41eeb2c"));
+    assert_eq!(store.identity().id, id("cb5af186-1c4a-4c0c-aada-30a0a41eeb2c"));
     assert!(store.writable() && store.problems().unwrap().is_empty());
     let docs = SourceName::new("filesystem", "docs");
     let deploy = id("68f59417-ad83-5f8e-8f26-775ff877d6b3");

@@ -79,7 +79,7 @@ fn named_files(
         params![source, name, id, limit],
         skipped_file,
     )?);
-    files.sort_by(|a, b| a.place().sort_key().cmp(&b.place().sort_key()));
+    files.sort_by(|a, b| a.position().sort_key().cmp(&b.position().sort_key()));
     files.truncate(limit);
     Ok(files)
 }
@@ -172,7 +172,7 @@ mod tests {
                 let page = store.files(&source, after.as_ref(), limit).unwrap();
                 assert!(page.len() <= limit);
                 let Some(last) = page.last() else { return all };
-                after = Some(last.place());
+                after = Some(last.position());
                 all.extend(page.into_iter().map(|file| (file.source_id, file.id, file.read_at.is_some())));
             }
         };

@@ -176,7 +176,7 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn about(&self) -> &StoreIdentity {
+    fn identity(&self) -> &StoreIdentity {
         &self.about
     }
 
@@ -206,7 +206,7 @@ impl Store for SqliteStore {
                 private::create_folder(&folder).map_err(StoreError::Lease)?;
                 folder.join(format!("{}.lock", source_file_stem(source)))
             }
-            Lease::Fill => self.path.with_extension("vectors.lock"),
+            Lease::Embedding => self.path.with_extension("vectors.lock"),
             Lease::Index => self.path.with_extension("keyword.lock"),
         };
         let lock = lock::try_lock(&path).map_err(StoreError::Lease)?;
@@ -354,7 +354,7 @@ mod tests {
             std::process::Command::new("flock").arg("-F").arg(&file).args(["sleep", "60"]).spawn().unwrap();
         let wait = |is_held: bool| {
             let started = Instant::now();
-            while store.lease(&Lease::Fill).unwrap().is_none() != is_held {
+            while store.lease(&Lease::Embedding).unwrap().is_none() != is_held {
                 assert!(started.elapsed() < Duration::from_secs(10));
                 thread::sleep(Duration::from_millis(5));
             }

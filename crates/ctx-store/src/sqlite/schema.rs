@@ -353,7 +353,7 @@ mod tests {
             let open = || {
                 together.wait();
                 let store = SqliteStore::open(&path).unwrap();
-                assert_eq!((store.about().id, warnings(&store)), (id, 8));
+                assert_eq!((store.identity().id, warnings(&store)), (id, 8));
                 store.ensure_model("m").unwrap();
             };
             thread::scope(|scope| {

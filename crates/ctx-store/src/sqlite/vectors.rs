@@ -79,7 +79,7 @@ impl VectorStore for SqliteStore {
     }
 
     fn pending(&self, query: &PendingQuery) -> Result<Vec<PendingDocument>, StoreError> {
-        let PendingQuery { model, marked, after, limit } = *query;
+        let PendingQuery { model, trusts_marks: marked, after, limit } = *query;
         let lacks = match marked {
             true => "embedded <> ?1",
             false => LACKS_VECTORS,
@@ -242,20 +242,20 @@ pub(super) fn replace(
     unreadable::replace(transaction, document, &vectors.hashes)?;
     let old = vectors_of(transaction, document)?;
     transaction.prepare_cached("DELETE FROM vectors WHERE document = ?1")?.execute([document])?;
-    let made = vectors.made.as_ref().map(|(model, _)| *model);
+    let made = vectors.computed.as_ref().map(|(model, _)| *model);
     for (position, hash) in vectors.hashes.iter().enumerate() {
         for (model, vector) in old.get(hash).into_iter().flatten().filter(|(model, _)| Some(*model) != made) {
             insert(transaction, *model, document, &NewVector { position, ..vector.clone() })?;
         }
     }
-    if let Some((model, made)) = &vectors.made
+    if let Some((model, made)) = &vectors.computed
         && is_known(transaction, *model)?
     {
         for vector in made {
             insert(transaction, *model, document, vector)?;
         }
     }
-    match vectors.wanted {
+    match vectors.required_model {
         Some(model) => mark_complete(transaction, model, document),
         None => Ok(()),
     }

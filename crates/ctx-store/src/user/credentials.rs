@@ -39,7 +39,7 @@ impl Credentials {
     }
 
     /// The stored login at a server.
-    pub fn of(&self, server: &str) -> Result<Option<Secret>, StoreError> {
+    pub fn get(&self, server: &str) -> Result<Option<Secret>, StoreError> {
         // Reading must not create the file.
         if !self.path.exists() {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Credentials {
     }
 
     /// Stores the login at a server, replacing an earlier one.
-    pub fn keep(&self, server: &str, login: &Secret) -> Result<(), StoreError> {
+    pub fn store(&self, server: &str, login: &Secret) -> Result<(), StoreError> {
         create_state(&self.path)?;
         self.with_connection(|connection| {
             connection.execute(
@@ -66,7 +66,7 @@ impl Credentials {
     }
 
     /// Deletes the login at a server and erases it from the file; returns whether there was one.
-    pub fn forget(&self, server: &str) -> Result<bool, StoreError> {
+    pub fn delete(&self, server: &str) -> Result<bool, StoreError> {
         if !self.path.exists() {
             return Ok(false);
         }
@@ -118,16 +118,16 @@ mod tests {
     #[test]
     fn a_login_is_kept_until_it_is_forgotten_and_no_other_is() {
         let (_folder, store) = store();
-        assert_eq!(store.of("a").unwrap(), None);
-        assert!(!store.forget("a").unwrap());
+        assert_eq!(store.get("a").unwrap(), None);
+        assert!(!store.delete("a").unwrap());
         assert!(!store.path.exists(), "asking makes no file");
-        store.keep("a", &Secret::new("one")).unwrap();
-        store.keep("b", &Secret::new("other")).unwrap();
-        store.keep("a", &Secret::new("two")).unwrap();
-        assert_eq!(store.of("a").unwrap(), Some(Secret::new("two")));
-        assert!(store.forget("a").unwrap());
-        assert_eq!(store.of("a").unwrap(), None);
-        assert_eq!(store.of("b").unwrap(), Some(Secret::new("other")));
+        store.store("a", &Secret::new("one")).unwrap();
+        store.store("b", &Secret::new("other")).unwrap();
+        store.store("a", &Secret::new("two")).unwrap();
+        assert_eq!(store.get("a").unwrap(), Some(Secret::new("two")));
+        assert!(store.delete("a").unwrap());
+        assert_eq!(store.get("a").unwrap(), None);
+        assert_eq!(store.get("b").unwrap(), Some(Secret::new("other")));
     }
 
     #[test]
@@ -136,16 +136,16 @@ mod tests {
             let (_folder, path) = crate::fixtures::load("credentials", &MIGRATIONS[..format]);
             let store = Credentials::new(path);
             let login = Some(Secret::new(r#"{"access_token":"not a real one"}"#));
-            assert_eq!(store.of("https://jira.example.com/mcp").unwrap(), login);
-            assert!(store.forget("https://jira.example.com/mcp").unwrap());
+            assert_eq!(store.get("https://jira.example.com/mcp").unwrap(), login);
+            assert!(store.delete("https://jira.example.com/mcp").unwrap());
         }
     }
 
     #[test]
     fn what_is_forgotten_is_not_in_the_files_any_more() {
         let (_folder, store) = store();
-        store.keep("a", &Secret::new("s3cret-s3cret-s3cret")).unwrap();
-        store.forget("a").unwrap();
+        store.store("a", &Secret::new("s3cret-s3cret-s3cret")).unwrap();
+        store.delete("a").unwrap();
         for entry in std::fs::read_dir(store.path.parent().unwrap()).unwrap() {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
             assert!(!bytes.windows(6).any(|six| six == b"s3cret"));
@@ -176,7 +176,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let (_folder, store) = store();
         let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        store.keep("a", &Secret::new("one")).unwrap();
+        store.store("a", &Secret::new("one")).unwrap();
         let _lock = store.lock("a").unwrap();
         let folder = store.path.parent().unwrap();
         assert_eq!(mode(folder), 0o700);

@@ -39,7 +39,7 @@ impl Trust {
     }
 
     /// The approval of a configuration, by its path without symbolic links.
-    pub fn of(&self, config: &Path) -> Result<Option<TrustRecord>, StoreError> {
+    pub fn get(&self, config: &Path) -> Result<Option<TrustRecord>, StoreError> {
         // Reading must not create the file.
         if !self.path.exists() {
             return Ok(None);
@@ -119,16 +119,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let trust = Trust::new(folder.path().join("state/ctx/trust.sqlite"));
         let (mine, other) = (Path::new("/w/ctx.toml"), Path::new("/other/ctx.toml"));
-        assert_eq!(trust.of(mine).unwrap(), None);
+        assert_eq!(trust.get(mine).unwrap(), None);
         assert!(!trust.forget(mine).unwrap());
         trust.update(mine, |stored| stored.map(|_| "edited".to_owned())).unwrap();
-        assert_eq!(trust.of(mine).unwrap(), None, "there was nothing to change");
+        assert_eq!(trust.get(mine).unwrap(), None, "there was nothing to change");
         trust.update(mine, |_| Some("one".to_owned())).unwrap();
         trust.update(mine, |stored| stored.map(|stored| format!("{stored} two"))).unwrap();
-        assert_eq!(trust.of(mine).unwrap().unwrap().grants, "one two");
-        assert_eq!(trust.of(other).unwrap(), None);
+        assert_eq!(trust.get(mine).unwrap().unwrap().grants, "one two");
+        assert_eq!(trust.get(other).unwrap(), None);
         assert!(trust.forget(mine).unwrap());
-        assert_eq!(trust.of(mine).unwrap(), None);
+        assert_eq!(trust.get(mine).unwrap(), None);
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         for format in 1..=MIGRATIONS.len() {
             let (_folder, path) = crate::fixtures::load("trust", &MIGRATIONS[..format]);
             let trust = Trust::new(path);
-            let record = trust.of(config).unwrap();
+            let record = trust.get(config).unwrap();
             assert_eq!(record.is_some(), format >= 2, "format {format}");
             if let Some(record) = record {
                 let grants = r#"{"connectors.script.wiki":{"hash":"5d41402abc4b2a76b9719d911017c592","files":{"wiki.lua":"7d793037a0760186574b0282f2f435e7"}}}"#;
@@ -145,7 +145,7 @@ mod tests {
                 assert_eq!(record.trusted_at, Timestamp::from_millisecond(1_795_034_020_000).unwrap());
             }
             trust.update(config, |_| Some("new".to_owned())).unwrap();
-            assert_eq!(trust.of(config).unwrap().unwrap().grants, "new");
+            assert_eq!(trust.get(config).unwrap().unwrap().grants, "new");
         }
     }
 
@@ -153,7 +153,7 @@ mod tests {
     fn asking_makes_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trust.sqlite");
-        assert_eq!(Trust::new(path.clone()).of(Path::new("/w/ctx.toml")).unwrap(), None);
+        assert_eq!(Trust::new(path.clone()).get(Path::new("/w/ctx.toml")).unwrap(), None);
         assert!(!path.exists());
     }
 

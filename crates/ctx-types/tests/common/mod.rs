@@ -67,12 +67,12 @@ pub(crate) fn assert_sound(function: &Function) {
     let distinct: std::collections::HashSet<&str> = names.iter().copied().collect();
     assert_eq!(names.len(), distinct.len(), "a type is declared twice\n{text}");
     let mut mentioned = Vec::new();
-    function.arguments().iter().for_each(|argument| mention(&argument.of, &mut mentioned));
+    function.arguments().iter().for_each(|argument| mention(&argument.luau_type, &mut mentioned));
     mention(function.result(), &mut mentioned);
     for named in function.types().iter() {
         assert!(named.name.parse::<Identifier>().is_ok(), "`{}` is no identifier", named.name);
         assert_parses(&function.type_declaration(&named.name).unwrap());
-        mention(&named.of, &mut mentioned);
+        mention(&named.luau_type, &mut mentioned);
     }
     for name in mentioned {
         assert!(function.types().get(name).is_some(), "`{name}` is no type\n{text}");
@@ -89,7 +89,7 @@ fn mention<'a>(of: &'a Type, names: &mut Vec<&'a str>) {
         }
         Type::Union(parts) | Type::Intersection(parts) => parts.iter().for_each(|part| mention(part, names)),
         Type::Table(table) => {
-            table.fields.iter().for_each(|field| mention(&field.of, names));
+            table.fields.iter().for_each(|field| mention(&field.luau_type, names));
             if let AdditionalFields::Of(rest) = &table.rest {
                 mention(rest, names);
             }

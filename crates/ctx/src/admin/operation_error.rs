@@ -1,7 +1,7 @@
 //! Errors of operations: a [`ToolError`] whose data holds hints, converted from and to a [`CommandError`].
 
 use crate::error::{CommandError, Exit};
-use ctx_core::{ErrorKind, ToolError, chain};
+use ctx_core::{ErrorKind, ToolError, error_chain};
 use ctx_store::StoreError;
 use serde_json::json;
 use std::error::Error;
@@ -43,7 +43,7 @@ impl From<OperationError> for CommandError {
         };
         let hints = error.data().map(|data| &data["hints"]).and_then(|hints| hints.as_array());
         let hints = hints.into_iter().flatten().filter_map(|hint| hint.as_str().map(str::to_owned));
-        Self { exit, hints: hints.collect(), ..Self::new(chain(&error)) }
+        Self { exit, hints: hints.collect(), ..Self::new(error_chain(&error)) }
     }
 }
 

@@ -128,7 +128,7 @@ impl Operation for ListFiles {
         }
         let has_more = files.len() > limit;
         files.truncate(limit);
-        let next = files.last().filter(|_| has_more).map(SourceFile::place);
+        let next = files.last().filter(|_| has_more).map(SourceFile::position);
         Ok(FileList { files, next })
     }
 }

@@ -6,7 +6,7 @@ use crate::cli::{GlobalOptions, examples};
 use crate::error::CommandResult;
 use crate::output::count;
 use clap::Subcommand;
-use ctx_core::{Change, Document, DocumentContent, KnownDocuments, Sink, chain};
+use ctx_core::{Change, Document, DocumentContent, KnownDocuments, Sink, error_chain};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl ConnectorTest {
         let (pulled, summary) = tokio::join!(pulling, counting);
         let pulled = match pulled {
             Ok(pulled) => pulled,
-            Err(error) => return report.fail_with(&chain(&error)),
+            Err(error) => return report.fail_with(&error_chain(&error)),
         };
         let elapsed = started.elapsed();
         report.report_step(&format!("Returned {} in {:.1}s", summary.describe(), elapsed.as_secs_f64()))?;

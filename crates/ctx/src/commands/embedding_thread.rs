@@ -1,8 +1,8 @@
 //! Background embedding: computes missing vectors on a separate thread with low priority, for servers and `sync
 //! --watch`.
 
-use ctx_core::chain;
-use ctx_knowledge::{Effort, FillError, Knowledge, rest};
+use ctx_core::error_chain;
+use ctx_knowledge::{Effort, FillError, Knowledge, sleep_cancellable};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn run(knowledge: &Knowledge, shutdown: &CancellationToken) {
             Err(error) => {
                 tracing::warn!(
                     "vectors cannot be made: {}; trying again in {} s",
-                    chain(&error),
+                    error_chain(&error),
                     retry.as_secs()
                 );
                 let wait = retry;
@@ -65,7 +65,7 @@ fn run(knowledge: &Knowledge, shutdown: &CancellationToken) {
                 wait
             }
         };
-        rest(wait, shutdown);
+        sleep_cancellable(wait, shutdown);
     }
 }
 

@@ -57,7 +57,7 @@ impl Exec {
             .iter()
             .map(|line| json!({"level": line.level.as_str().to_lowercase(), "message": line.message}))
             .collect();
-        let meta = result.inside;
+        let meta = result.nested_calls;
         let result = result.into_data();
         output.print_content(&json!({ "result": result, "logs": logs, "meta": meta }), || match &result {
             Value::String(text) => text.clone(),

@@ -78,14 +78,14 @@ fn confirm(
     let mut survey = FolderSurvey::default();
     for source in sources {
         // Invalid settings are reported when the source is opened.
-        if !survey.is_cut && survey.add_folder(&source.settings, options, LIMITS).is_err() {
+        if !survey.is_truncated && survey.add_folder(&source.settings, options, LIMITS).is_err() {
             tracing::debug!("{} cannot be counted", source.root.display());
         }
     }
     let special = roots.iter().find_map(|root| Some(((*root).to_owned(), special_folder(root)?)));
     let (root, reason) = match special {
         Some(special) => special,
-        None if survey.is_cut => (workspace_root.to_owned(), "is large"),
+        None if survey.is_truncated => (workspace_root.to_owned(), "is large"),
         None => return Ok(()),
     };
     let description = format!("{} {reason}: {}", root.display(), describe(&survey));
@@ -122,7 +122,7 @@ fn special_folder(path: &Path) -> Option<&'static str> {
 
 /// Describes how much would be indexed, and the time and disk space that this takes.
 fn describe(survey: &FolderSurvey) -> String {
-    let FolderSurvey { files, bytes: size, entries, is_cut } = *survey;
+    let FolderSurvey { files, bytes: size, entries, is_truncated: is_cut } = *survey;
     let space = bytes(size.saturating_mul(INDEX_BYTES_PER_BYTE));
     let time = duration((files / FILES_PER_SECOND).max(size / BYTES_PER_SECOND));
     let counted = match files > LIMITS.files {
@@ -174,8 +174,9 @@ mod tests {
 
     #[test]
     fn an_estimate_says_how_much_and_how_long() {
-        let survey =
-            |files, bytes, entries, is_cut| describe(&FolderSurvey { files, bytes, entries, is_cut });
+        let survey = |files, bytes, entries, is_cut| {
+            describe(&FolderSurvey { files, bytes, entries, is_truncated: is_cut })
+        };
         assert_eq!(
             survey(7_000, 79_000_000, 7_100, false),
             "7,000 files with 75.3 MiB would be indexed, which takes about 9 seconds until it can be searched, and about \

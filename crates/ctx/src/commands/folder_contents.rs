@@ -5,7 +5,7 @@
 use super::first_index::group_digits;
 use crate::output::count;
 use ctx_core::{is_example_environment, is_secret_file};
-use ctx_knowledge::{document_endings, readable_endings};
+use ctx_knowledge::{document_extensions, readable_extensions};
 use ignore::{DirEntry, WalkBuilder};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -176,7 +176,7 @@ impl FolderContents {
         };
         let lower = ending.to_ascii_lowercase();
         let kind = format!(".{ending}");
-        if !readable_endings().any(|known| known == lower) {
+        if !readable_extensions().any(|known| known == lower) {
             self.leave_out(SkipReason::UnknownFormat, kind);
         } else if LOGS_AND_DATA.contains(&lower.as_str()) {
             self.leave_out(SkipReason::LogOrData, kind);
@@ -212,8 +212,9 @@ impl FolderContents {
     /// contains.
     pub(super) fn include_globs(&self) -> Vec<String> {
         let found = self.read.keys().map(String::as_str);
-        let further = found.filter(|ending| !document_endings().any(|known| known == *ending));
-        let endings: Vec<&str> = document_endings().map(|ending| -> &str { ending }).chain(further).collect();
+        let further = found.filter(|ending| !document_extensions().any(|known| known == *ending));
+        let endings: Vec<&str> =
+            document_extensions().map(|ending| -> &str { ending }).chain(further).collect();
         let mut globs = vec![format!("**/*.{{{}}}", endings.join(","))];
         let names: Vec<&str> = self.text_names.keys().map(String::as_str).collect();
         match names.as_slice() {

@@ -71,7 +71,7 @@ impl TestEnvironment {
         }
         let without_section = || scripts::script_settings(&self.config, String::new(), file, Map::new());
         let settings = section.unwrap_or_else(without_section);
-        Ok(ScriptSettings { path, shown: file.display().to_string(), ..settings })
+        Ok(ScriptSettings { path, display_path: file.display().to_string(), ..settings })
     }
 
     fn sections(&self, group: &str) -> Vec<ScriptSettings> {
@@ -158,8 +158,8 @@ impl TestReport {
             settings.name = declared.name.clone().unwrap_or_default();
         }
         self.heading = match settings.name.as_str() {
-            "" => settings.shown.clone(),
-            name => format!("{name} ({})", settings.shown),
+            "" => settings.display_path.clone(),
+            name => format!("{name} ({})", settings.display_path),
         };
         self.print_line(&format!("Testing {}: {}", self.script_kind, self.heading))?;
         match declared {

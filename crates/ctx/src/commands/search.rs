@@ -50,8 +50,8 @@ impl Search {
         let workspace = global.open()?;
         let output = global.output();
         // After a crash the keyword index may lag behind the store; it catches up before the search.
-        if let Err(error) = workspace.knowledge.tend() {
-            output.warn(&ctx_core::chain(&error));
+        if let Err(error) = workspace.knowledge.catch_up() {
+            output.warn(&ctx_core::error_chain(&error));
         }
         if self.source.is_some() {
             let known = workspace.knowledge.sources().await?;

@@ -179,7 +179,7 @@ async fn embed_after_sync(
         Some(FillMode::Behind) => {
             let embedding = {
                 let (knowledge, cancellation) = (knowledge.clone(), cancellation.clone());
-                move || knowledge.fill_quickly(&cancellation)
+                move || knowledge.fill_fast_vectors(&cancellation)
             };
             match tokio::task::spawn_blocking(embedding).await {
                 // Another process that computes embeddings will compute these as well.

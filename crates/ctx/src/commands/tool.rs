@@ -140,7 +140,7 @@ fn script_of(scripts: &ScriptSet, entry: &CatalogEntry) -> Option<String> {
             && !entry.builtin
             && Identifier::sanitize(&configured.settings.name) == *entry.name.tool()
     })?;
-    Some(script.configured.settings.shown.clone())
+    Some(script.configured.settings.display_path.clone())
 }
 
 fn tool_text(entry: &CatalogEntry, script: Option<String>) -> String {

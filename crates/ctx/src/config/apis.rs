@@ -89,7 +89,7 @@ struct AuthSetting(Credentials);
 
 impl<'de> Deserialize<'de> for AuthSetting {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Credentials::read(&Value::deserialize(deserializer)?).map(Self).map_err(D::Error::custom)
+        Credentials::parse(&Value::deserialize(deserializer)?).map(Self).map_err(D::Error::custom)
     }
 }
 
@@ -159,12 +159,12 @@ impl ApiSection {
             operations: self.operations().unwrap_or_default(),
             frozen: self.frozen_params.0.clone(),
             credentials: self.auth.clone().map(|AuthSetting(credentials)| credentials).unwrap_or_default(),
-            takes_credentials: self.request_auth,
+            accepts_caller_credentials: self.request_auth,
             headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect(),
             proxy: self.proxy.clone(),
             rate_limit: self.rate_limit.map(RateSetting::limit),
             exposed: self.expose,
-            ..ApiSettings::new(name, Spec::read(self.spec.trim(), folder)?)
+            ..ApiSettings::new(name, Spec::parse(self.spec.trim(), folder)?)
         })
     }
 

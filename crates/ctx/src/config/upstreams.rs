@@ -172,7 +172,7 @@ enum ChangePolicy {
 /// The problem of a name that belongs to a built-in provider.
 pub(super) fn reserved_name_problem(name: &str) -> Option<String> {
     let identifier = Identifier::sanitize(name);
-    let is_taken = BuiltinProvider::named(identifier.as_str()).is_some();
+    let is_taken = BuiltinProvider::from_name(identifier.as_str()).is_some();
     is_taken.then(|| format!("the name `{identifier}` is taken by what is built in; give it another"))
 }
 
@@ -336,9 +336,9 @@ impl Config {
                 },
                 exposed: section.expose,
                 changes: match section.changes {
-                    None => DefinitionChangePolicy::AskUnlessReadOnly,
-                    Some(ChangePolicy::Tell) => DefinitionChangePolicy::Tell,
-                    Some(ChangePolicy::Ask) => DefinitionChangePolicy::Ask,
+                    None => DefinitionChangePolicy::RequireAcceptanceUnlessReadOnly,
+                    Some(ChangePolicy::Tell) => DefinitionChangePolicy::Report,
+                    Some(ChangePolicy::Ask) => DefinitionChangePolicy::RequireAcceptance,
                 },
                 // Cannot fail: the patterns were checked when the configuration was loaded.
                 tools: ToolFilter::new(&section.allowed_tools, &section.denied_tools).unwrap_or_default(),

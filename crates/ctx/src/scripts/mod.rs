@@ -80,7 +80,8 @@ impl ScriptRunner {
         let engine = Engine::new(self.engine.clone())
             .map_err(|error| script_problem(format!("scripts cannot be run here: {error}")))?;
         let environment = Arc::new(|name: &str| std::env::var(name).ok());
-        let scripts = Scripts::new(engine.clone(), self.limits, environment).masking(self.redactor.clone());
+        let scripts =
+            Scripts::new(engine.clone(), self.limits, environment).with_redactor(self.redactor.clone());
         Ok(&self.started.get_or_init(|| (engine, scripts)).1)
     }
 
@@ -188,7 +189,7 @@ pub(crate) fn script_settings(
     ScriptSettings {
         name,
         path: config.root.join(path),
-        shown: path.display().to_string(),
+        display_path: path.display().to_string(),
         config: Value::Object(values),
         timeout: None,
         rate_limit: None,

@@ -95,7 +95,7 @@ impl ScriptSet {
             (is_stable && now != script.version && !is_waiting).then_some(script)
         });
         let reloading = changed.map(|script| async {
-            let shown = &script.configured.settings.shown;
+            let shown = &script.configured.settings.display_path;
             if !is_trusted(&script.configured).await {
                 // Logged for the first refusal only, not for each retry.
                 if script.refused_at.replace(Instant::now()).is_none() {
@@ -159,7 +159,7 @@ impl ScriptSet {
     pub(crate) fn providers(&self, inline: &[Arc<dyn Agent>]) -> Vec<Arc<dyn Provider>> {
         let gateway = self.runner.gateway().ok().map(|gateway| {
             let listed: Arc<dyn Provider> = gateway.clone();
-            [listed].into_iter().chain(gateway.kept())
+            [listed].into_iter().chain(gateway.kept_providers())
         });
         let mut provider = ScriptProvider { tools: Vec::new(), agents: inline.to_vec() };
         for script in &self.scripts {

@@ -39,7 +39,7 @@ impl ScriptSource {
         }
         let is_trusted = self.guard.as_ref().is_none_or(|guard| guard.allows(&self.settings.path));
         if !is_trusted {
-            let reason = FileGuard::refusal(&self.settings.shown);
+            let reason = FileGuard::refusal(&self.settings.display_path);
             let Some(last) = before else { return Err(SourceError::Unavailable(reason)) };
             tracing::warn!("{reason}; the version before it stays");
             return Ok(last.connector);

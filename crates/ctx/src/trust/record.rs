@@ -3,7 +3,7 @@
 use super::{origin, trusts_all};
 use crate::cli::state_folder;
 use crate::config::{TrustRequest, root_of};
-use ctx_core::chain;
+use ctx_core::error_chain;
 use ctx_store::{TRUST_FILE, Trust};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl GrantRecord {
     pub(crate) fn of(path: &Path) -> Result<Self, String> {
         let (config, root) = (identity(path), root_of(path));
         let found = match store() {
-            Some(store) => store.of(&config).map_err(|error| chain(&error))?,
+            Some(store) => store.get(&config).map_err(|error| error_chain(&error))?,
             None => None,
         };
         Ok(Self { config, root, grants: parse(found.as_ref().map(|found| found.grants.as_str())) })
@@ -65,7 +65,7 @@ impl GrantRecord {
 
     /// Whether there is a record for a configuration file.
     pub(crate) fn exists(path: &Path) -> bool {
-        store().is_some_and(|store| store.of(&identity(path)).is_ok_and(|found| found.is_some()))
+        store().is_some_and(|store| store.get(&identity(path)).is_ok_and(|found| found.is_some()))
     }
 
     /// Whether each request is trusted. The user's own edits of files are trusted, and recorded.
@@ -142,7 +142,7 @@ impl GrantRecord {
         store()
             .map_or(Ok(false), |store| store.forget(&identity(path)))
             .map(drop)
-            .map_err(|error| chain(&error))
+            .map_err(|error| error_chain(&error))
     }
 
     /// Records edits, where the section is still trusted.
@@ -168,7 +168,7 @@ impl GrantRecord {
 
     fn update(&self, change: impl FnOnce(Option<&str>) -> Option<String>) -> Result<(), String> {
         let nowhere = || "there is no folder to remember it in: set HOME or XDG_STATE_HOME".to_owned();
-        store().ok_or_else(nowhere)?.update(&self.config, change).map_err(|error| chain(&error))
+        store().ok_or_else(nowhere)?.update(&self.config, change).map_err(|error| error_chain(&error))
     }
 
     fn file_key(&self, path: &Path) -> PathBuf {

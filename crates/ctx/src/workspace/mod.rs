@@ -18,7 +18,7 @@ use crate::scripts::{ConfiguredScript, ScriptRunner, ScriptSet};
 use crate::trust;
 use crate::upstreams::Upstreams;
 use composition::CatalogParts;
-use ctx_core::chain;
+use ctx_core::error_chain;
 use ctx_core::{
     Agent, AgentArgument, AllowAll, BuiltinProvider, Call, Caller, Catalog, Identifier, LiveCatalog,
     NoRunLog, Policy, Provider, RunLog, ToolError,
@@ -63,7 +63,7 @@ impl Workspace {
         let state = match state.start_recording() {
             Ok(()) => Some(state),
             Err(error) => {
-                warnings.push(format!("runs are not recorded: {}", chain(&error)));
+                warnings.push(format!("runs are not recorded: {}", error_chain(&error)));
                 None
             }
         };

@@ -7,7 +7,8 @@ mod client;
 
 pub(crate) use client::StdioSession;
 use ctx_testkit::{
-    MockWebServer, RecordedRequest, TestWorkspace, official_server, reply, reply_with, wait_until,
+    MockWebServer, RecordedRequest, TestWorkspace, http_response, http_response_with, official_server,
+    wait_until,
 };
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -22,7 +23,7 @@ const KEY: &str = "kennel-key-4711";
 fn petstore() -> MockWebServer {
     let pets: Mutex<Vec<Value>> = Mutex::default();
     let json = |status: u16, value: &Value| {
-        reply_with(status, &[("Content-Type", "application/json")], &value.to_string())
+        http_response_with(status, &[("Content-Type", "application/json")], &value.to_string())
     };
     MockWebServer::serve(move |asked: &RecordedRequest| {
         let mut pets = pets.lock().unwrap();
@@ -30,7 +31,7 @@ fn petstore() -> MockWebServer {
         let (path, _) = target.split_once('?').unwrap_or((target, ""));
         match path {
             "GET /api/v3/openapi.json" => {
-                reply_with(200, &[("ETag", "\"1\"")], include_str!("petstore.json"))
+                http_response_with(200, &[("ETag", "\"1\"")], include_str!("petstore.json"))
             }
             "POST /api/v3/pets" => {
                 let mut pet = asked.json();
@@ -43,7 +44,7 @@ fn petstore() -> MockWebServer {
                 let (limit, page) = (number("limit").unwrap_or(2), number("page").unwrap_or(1));
                 json(200, &pets.iter().skip((page - 1) * limit).take(limit).cloned().collect())
             }
-            "DELETE /api/v3/pets/1" if asked.header("x-api-key") == Some(KEY) => reply(204, ""),
+            "DELETE /api/v3/pets/1" if asked.header("x-api-key") == Some(KEY) => http_response(204, ""),
             "DELETE /api/v3/pets/1" => json(403, &json!({"message": "no", "key": asked.header("x-api-key")})),
             _ => match path.strip_prefix("GET /api/v3/pets/").and_then(|id| id.parse::<usize>().ok()) {
                 Some(id) if (1..=pets.len()).contains(&id) => json(200, &pets[id - 1]),
@@ -140,27 +141,32 @@ fn a_key_is_sent_where_it_is_asked_for_and_shown_nowhere() {
     assert_eq!(gone["isError"], json!(false), "{gone}");
     client.end();
     let sent: Vec<_> =
-        store.asked().iter().map(|asked| asked.header("x-api-key").map(str::to_owned)).collect();
+        store.requests().iter().map(|asked| asked.header("x-api-key").map(str::to_owned)).collect();
     assert_eq!(sent.iter().flatten().collect::<Vec<_>>(), ["wrong-key-0815", KEY], "{sent:?}");
-    w.ctx_args(["run", &api_argument(&store), "--auth", "petstore:NOT_SET"]).code(2).says("NOT_SET");
-    w.ctx_args(["run", &api_argument(&store), "--auth", "kennel:KENNEL"]).code(2).says("kennel");
+    w.ctx_args(["run", &api_argument(&store), "--auth", "petstore:NOT_SET"])
+        .code(2)
+        .stderr_contains("NOT_SET");
+    w.ctx_args(["run", &api_argument(&store), "--auth", "kennel:KENNEL"]).code(2).stderr_contains("kennel");
 }
 
 #[test]
 fn a_configured_api_is_listed_tested_doctored_and_documented() {
     let store = petstore();
     let w = with_configured_api(&store, "exclude = [\"tag:admin\"]\n");
-    w.ctx("upstream list").success().answers("petstore").answers("3 functions");
-    w.ctx("upstream test petstore").success().answers("✓ Petstore was read").answers("petstore.create_pet");
-    w.ctx("doctor").success().answers("✓ apis.petstore: 3 functions");
-    w.ctx("upstream test petstor").code(2).says("did you mean the API `petstore`?");
+    w.ctx("upstream list").success().stdout_contains("petstore").stdout_contains("3 functions");
+    w.ctx("upstream test petstore")
+        .success()
+        .stdout_contains("✓ Petstore was read")
+        .stdout_contains("petstore.create_pet");
+    w.ctx("doctor").success().stdout_contains("✓ apis.petstore: 3 functions");
+    w.ctx("upstream test petstor").code(2).stderr_contains("did you mean the API `petstore`?");
     w.ctx("docs petstore.get_pet")
         .success()
-        .answers("function sdk.petstore.get_pet(params: { petId: number }): Pet end");
+        .stdout_contains("function sdk.petstore.get_pet(params: { petId: number }): Pet end");
     w.write("new.luau", "return sdk.petstore.create_pet{ name = \"Rex\" }.id");
-    w.ctx("exec new.luau").success().answers("1");
+    w.ctx("exec new.luau").success().stdout_contains("1");
     w.write("gone.luau", "return sdk.petstore.delete_pet{ petId = 1 }");
-    w.ctx("exec gone.luau").code(2).says("petstore has no function `delete_pet`");
+    w.ctx("exec gone.luau").code(2).stderr_contains("petstore has no function `delete_pet`");
 }
 
 #[test]
@@ -174,14 +180,16 @@ fn a_description_that_cannot_be_read_is_told_and_the_rest_works() {
         .file("part.yaml", "openapi: 3.0.0\npaths:\n  /a: {get: {operationId: a}, post: 1}\n");
     let doctor = w.ctx("doctor").code(1);
     doctor
-        .answers("broken.yaml: line ")
-        .answers("there is no file")
-        .answers("POST /a is left out: it is not an object");
+        .stdout_contains("broken.yaml: line ")
+        .stdout_contains("there is no file")
+        .stdout_contains("POST /a is left out: it is not an object");
     w.write(
         "a.luau",
         "local ok, why = pcall(sdk.broken.x)\nreturn tostring(why) .. \"; \" .. tostring(pcall(sdk.part.a))",
     );
-    w.ctx("exec a.luau").success().answers("broken cannot be called: its description cannot be read: line ");
+    w.ctx("exec a.luau")
+        .success()
+        .stdout_contains("broken cannot be called: its description cannot be read: line ");
 }
 
 #[test]
@@ -193,11 +201,11 @@ fn a_description_is_cached_and_a_hanging_server_delays_nothing() {
         w
     };
     // The API's server is stopped, but its description is cached.
-    w.ctx("docs petstore.get_pet").success().answers("sdk.petstore.get_pet");
+    w.ctx("docs petstore.get_pet").success().stdout_contains("sdk.petstore.get_pet");
 
     let hanging = MockWebServer::serve(|_| {
         std::thread::sleep(std::time::Duration::from_secs(30));
-        reply(200, "")
+        http_response(200, "")
     });
     let typed = format!("slow={}", hanging.url("/openapi.json"));
     let mut client = StdioSession::start(&TestWorkspace::empty(), &["run", &typed]);

@@ -148,7 +148,7 @@ struct PendingFile {
 /// Moves the files of a page that must be read to `files`; drops the others.
 fn move_changed(page: &mut Vec<(Vec<u8>, PendingFile)>, files: &mut PendingFiles, sink: &Sink) {
     sink.prefetch(&page.iter().map(|(_, file)| file.source_id.as_str()).collect::<Vec<_>>());
-    files.extend(page.drain(..).filter(|(_, file)| sink.wants(&file.source_id, &file.fingerprint)));
+    files.extend(page.drain(..).filter(|(_, file)| sink.needs_read(&file.source_id, &file.fingerprint)));
 }
 
 /// Files to read by their path below the root.
@@ -272,7 +272,7 @@ impl GitConnector {
         })
         .await?;
         move_changed(&mut page, &mut files, sink);
-        sink.expect(total);
+        sink.set_total(total);
         Ok(files)
     }
 

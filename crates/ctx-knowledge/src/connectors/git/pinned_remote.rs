@@ -5,7 +5,7 @@
 //! what git would resolve itself.
 
 use super::address::{GitTransport, RepositoryAddress};
-use ctx_core::{AddressPolicy, chain};
+use ctx_core::{AddressPolicy, error_chain};
 use ctx_net::{
     Client, ClientOptions, CrossOriginHeaders, ForbiddenHost, NetError, RedirectChain, Request, ResolveError,
     is_downgrade,
@@ -38,7 +38,7 @@ impl PinnedRemote {
     pub(super) async fn resolve(address: &RepositoryAddress, has_proxy: bool) -> Result<Self, String> {
         let url = Url::parse(&address.url).ok().filter(|_| address.transport == GitTransport::Http);
         let Some(url) = url else { return Ok(Self { url: address.url.clone(), curlopt_resolve: None }) };
-        let reach = AddressPolicy::configured(url.host_str().unwrap_or_default());
+        let reach = AddressPolicy::for_configured_host(url.host_str().unwrap_or_default());
         Ok(Self { url: address.url.clone(), curlopt_resolve: pin_addresses(&url, reach, has_proxy).await? })
     }
 
@@ -49,7 +49,7 @@ impl PinnedRemote {
 
     async fn follow_redirects_with(&self, client: &Client, has_proxy: bool) -> Result<Option<Self>, String> {
         let Ok(base) = Url::parse(&self.url) else { return Ok(None) };
-        let reach = AddressPolicy::configured(base.host_str().unwrap_or_default());
+        let reach = AddressPolicy::for_configured_host(base.host_str().unwrap_or_default());
         let mut url = base.clone();
         url.set_path(&format!("{}{INFO_REFS}", base.path().trim_end_matches('/')));
         url.query_pairs_mut().append_pair("service", "git-upload-pack");
@@ -58,14 +58,15 @@ impl PinnedRemote {
         let probe = Request::new(Method::GET, url).header(version.0, version.1);
         let mut hops = RedirectChain::new(probe, reach);
         loop {
-            let response =
-                client.send(hops.request(), hops.reach()).await.map_err(|error| match error.forbidden() {
-                    Some(forbidden) if hops.followed() > 0 && !forbidden.is_resolved => {
+            let response = client.send(hops.request(), hops.reach()).await.map_err(|error| {
+                match error.forbidden_target() {
+                    Some(forbidden) if hops.redirect_count() > 0 && !forbidden.is_resolved => {
                         format!("it redirects to {forbidden}")
                     }
                     _ => redirect_error(error),
-                })?;
-            let to = response.redirect().map_err(|_| "its redirect cannot be read")?;
+                }
+            })?;
+            let to = response.redirect_target().map_err(|_| "its redirect cannot be read")?;
             let Some(to) = to else {
                 let reach = hops.reach();
                 let mut url = hops.into_request().url;
@@ -85,7 +86,7 @@ impl PinnedRemote {
                 return Err(format!("it redirects to {}", to.scheme()));
             }
             hops.follow(&response, to, CrossOriginHeaders::DropSecrets);
-            if hops.followed() > REDIRECTS_MAX {
+            if hops.redirect_count() > REDIRECTS_MAX {
                 return Err(format!("it redirects more than {REDIRECTS_MAX} times"));
             }
         }
@@ -102,7 +103,7 @@ fn client() -> Client {
 }
 
 fn redirect_error(error: NetError) -> String {
-    format!("where it has moved to is not known: {}", chain(&error.without_url()))
+    format!("where it has moved to is not known: {}", error_chain(&error.without_url()))
 }
 
 /// The checked addresses of a URL's host, as a value of `http.curloptResolve`. Fails closed: a host that cannot be
@@ -198,7 +199,7 @@ mod tests {
         let error = remote_of("https://nobody.invalid/a.git").await.unwrap_err();
         assert!(error.starts_with("its host `nobody.invalid` cannot be resolved: "), "{error}");
         let url = Url::parse("https://nobody.invalid/a.git").unwrap();
-        let curlopt_resolve = super::pin_addresses(&url, AddressPolicy::OWN, true).await.unwrap();
+        let curlopt_resolve = super::pin_addresses(&url, AddressPolicy::TRUSTED, true).await.unwrap();
         assert_eq!(curlopt_resolve.as_deref(), Some("nobody.invalid:443:255.255.255.255"));
     }
 

@@ -3,7 +3,7 @@
 use super::credentials::{AwsCredentials, AwsEnvironment};
 use super::http_client::CheckedHttpConnector;
 use crate::connectors::names;
-use ctx_core::{Redactor, Secret, chain};
+use ctx_core::{Redactor, Secret, error_chain};
 use ctx_net::{NetError, NetErrorKind};
 use futures::StreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -131,7 +131,7 @@ impl Bucket {
             None => builder = environment.with_machine_credentials(builder),
         }
         let redactor = Redactor::new(secrets);
-        let store = builder.build().map_err(|error| redactor.text(chain(&error)))?;
+        let store = builder.build().map_err(|error| redactor.text(error_chain(&error)))?;
         Ok(Self {
             store,
             name: location.bucket.clone(),
@@ -218,7 +218,7 @@ impl Bucket {
                 "it was listed but is not there; names that begin or end with `/` cannot be read".to_owned(),
             ),
             Error::PermissionDenied { .. } => {
-                let text = chain(error);
+                let text = error_chain(error);
                 ReadError::Object(format!("it may not be read ({})", error_code(&text).unwrap_or("denied")))
             }
             error => ReadError::Service(self.describe_error(error)),
@@ -227,7 +227,7 @@ impl Bucket {
 
     /// The error as a message that a user can act on.
     fn describe_error(&self, error: &Error) -> String {
-        let text = self.redactor.text(chain(error));
+        let text = self.redactor.text(error_chain(error));
         let name = &self.name;
         match error_code(&text) {
             Some("NoSuchBucket") => format!("there is no bucket `{name}`"),

@@ -79,9 +79,9 @@ impl HttpService for CheckedHttpService {
         sent.body = Some(body).filter(|body| !body.is_empty());
         // The store's settings name the host of every request before redirects.
         let host = sent.url.host_str().unwrap_or_default();
-        let reach = AddressPolicy::configured(host);
+        let reach = AddressPolicy::for_configured_host(host);
         // Buckets are never at such an address, but the instance metadata service is.
-        let is_metadata = AddressPolicy::OWN.check_host(host).is_err();
+        let is_metadata = AddressPolicy::TRUSTED.check_host(host).is_err();
         // A request signature is valid for one host only, so a redirect to another host is not followed.
         let is_same_host = |response: &Response, to: &Url| {
             response.url().host() == to.host() && !is_downgrade(response.url(), to)
@@ -132,7 +132,7 @@ mod tests {
     use super::super::bucket::{Bucket, BucketLocation};
     use super::super::credentials::{AwsCredentials, AwsEnvironment};
     use super::*;
-    use ctx_core::{Secret, chain};
+    use ctx_core::{Secret, error_chain};
     use object_store::client::HttpRequest;
     use std::io::{Read, Write};
     use std::net::TcpListener;
@@ -206,7 +206,7 @@ mod tests {
             let client = CheckedHttpConnector::new(OBJECT_BYTES_MAX).connect(&options).unwrap();
             let mut request = HttpRequest::new(String::new().into());
             *request.uri_mut() = url.parse().unwrap();
-            async move { chain(&client.execute(request).await.unwrap_err()) }
+            async move { error_chain(&client.execute(request).await.unwrap_err()) }
         };
         let options = ClientOptions::new().with_timeout(Duration::from_millis(50));
         let refused = failure(options.clone()).await;
@@ -252,7 +252,7 @@ mod tests {
         };
         assert!(call([127, 0, 0, 1]).await.is_ok());
         for address in [[169, 254, 169, 254], [0, 0, 0, 0], [100, 100, 100, 200]] {
-            let refused = chain(&call(address).await.err().unwrap());
+            let refused = error_chain(&call(address).await.err().unwrap());
             assert!(refused.contains("which may not be connected to"), "{refused}");
         }
         assert_eq!(count.load(Ordering::SeqCst), 1);

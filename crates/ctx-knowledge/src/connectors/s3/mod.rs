@@ -148,7 +148,7 @@ impl Connector for S3Connector {
             }
         }
         if listing_error.is_none() && pages.back().is_none_or(|page| page.next.is_none()) {
-            sink.expect(count as u64);
+            sink.set_total(count as u64);
         }
         while let Some(page) = pages.pop_front() {
             if let Some(next) = self.read_page(&bucket, page, &budget, sink).await? {
@@ -254,7 +254,7 @@ impl S3Connector {
             return false;
         }
         match self.globs.select(source_id) {
-            Selection::Read => sink.wants(source_id, &self.fingerprint(meta)),
+            Selection::Read => sink.needs_read(source_id, &self.fingerprint(meta)),
             Selection::Secret => {
                 sink.leave_out_secret_file();
                 false

@@ -53,7 +53,7 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
     }
     let prompt =
         [&config.document_prompt, &config.query_prompt].map(|prompt| Tokenizer::builtin().count(prompt));
-    let max_tokens = config.shape.places.saturating_sub(prompt[0].max(prompt[1]));
+    let max_tokens = config.shape.tokens_max.saturating_sub(prompt[0].max(prompt[1]));
     if max_tokens < TEXT_TOKENS_MIN {
         return Err(wrong(format!("{}: its prompts leave no place for a text", path.display())));
     }
@@ -83,7 +83,7 @@ fn hash(config: &ModelConfig, tensors: &mut SafetensorsFile) -> Result<String, S
         Pooling::Mean => "mean",
         Pooling::First => "first",
     };
-    let (heads, epsilon, places) = (shape.heads, shape.epsilon, shape.places);
+    let (heads, epsilon, places) = (shape.heads, shape.epsilon, shape.tokens_max);
     let settings =
         format!("{COMPUTATION_VERSION} {heads} {epsilon} {places} {pooling} {}\0", config.document_prompt);
     let mut hasher = blake3::Hasher::new();

@@ -11,7 +11,7 @@ const ENDLESS_MS: u64 = 30;
 
 fn mismatch(case: &HostileScript) -> Option<String> {
     let mut job = job(ScriptEntry::Chunk, &[]);
-    if case.is_endless() {
+    if case.expects_timeout() {
         job.bounds.time_ms = ENDLESS_MS;
     }
     let mut vm = Vm::new().expect("a VM");
@@ -19,11 +19,11 @@ fn mismatch(case: &HostileScript) -> Option<String> {
     let (fits, description) = match vm.run(&job, case.source.as_bytes(), channel) {
         JobOutcome::Value(json) => {
             let value = serde_json::from_slice::<Value>(&json);
-            (value.is_ok_and(|value| case.is_met_by(Ok(&value))), String::from_utf8_lossy(&json).into_owned())
+            (value.is_ok_and(|value| case.matches(Ok(&value))), String::from_utf8_lossy(&json).into_owned())
         }
         JobOutcome::Failed(failure) => {
             let kind = format!("{:?}", failure.kind).to_lowercase();
-            (case.is_met_by(Err(&kind)), format!("{kind}: {}", failure.message))
+            (case.matches(Err(&kind)), format!("{kind}: {}", failure.message))
         }
     };
     (!fits).then(|| format!("{}: {description}", case.name))

@@ -4,7 +4,7 @@ use super::LoginError;
 use crate::client::server_client::ServerClient;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ctx_core::{NetworkScope, Secret, chain};
+use ctx_core::{NetworkScope, Secret, error_chain};
 use ctx_net::{BodyError, NetError, Request, display_url, scope_of_host};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method};
@@ -133,7 +133,7 @@ impl OAuthHttpClient {
         let failed = |why: String| LoginError::new(format!("{} {why}", display_url(&url)));
         let broken = |error: NetError| match error.host_error() {
             Some(why) => LoginError::new(format!("`{}` {why}", display_url(&url))),
-            None => failed(format!("cannot be reached: {}", chain(&error.without_url()))),
+            None => failed(format!("cannot be reached: {}", error_chain(&error.without_url()))),
         };
         let scope = if is_server { None } else { Some(self.referring_scope().await) };
         let reading = async {
@@ -181,7 +181,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{MockWebServer, reply};
+    use ctx_testkit::{MockWebServer, http_response};
 
     fn addresses(server: &str) -> [bool; 6] {
         let http_client = OAuthHttpClient::new(&server.parse().unwrap());
@@ -226,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn dns_rebinding_does_not_bring_a_public_server_nearer() {
-        let web = MockWebServer::serve(|_| reply(200, "{}"));
+        let web = MockWebServer::serve(|_| http_response(200, "{}"));
         // `localhost` stands for a name that is rebound to loopback.
         let server: Url = web.url("/mcp").replace("127.0.0.1", "localhost").parse().unwrap();
         let http_client = OAuthHttpClient::new(&server);

@@ -87,14 +87,14 @@ impl Login {
     }
 
     /// Whether a request to the redirect URI with this query belongs to this login (`state` parameter).
-    pub fn is_answered_by(&self, query: &str) -> bool {
+    pub fn matches_redirect(&self, query: &str) -> bool {
         // Not compared in constant time: the value is random and valid for this login only.
         parse_query(query).get("state").is_some_and(|state| *state == self.state)
     }
 
     /// Exchanges the code of the authorization response for tokens, and stores the login.
     pub async fn finish(self, query: &str) -> Result<(), LoginError> {
-        if !self.is_answered_by(query) {
+        if !self.matches_redirect(query) {
             return Err(LoginError::new("the answer belongs to another login"));
         }
         let parameters = parse_query(query);

@@ -113,7 +113,7 @@ pub(super) fn describe_oauth_error(error: &str, description: &str) -> Option<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_testkit::{CANARIES, MockWebServer, canary_leaks, canary_text, reply};
+    use ctx_testkit::{CANARIES, MockWebServer, canary_leaks, canary_text, http_response};
     use serde_json::json;
 
     #[tokio::test]
@@ -125,7 +125,7 @@ mod tests {
                     let sent = format!("{} {}", asked.head, String::from_utf8_lossy(&asked.body));
                     let body_json =
                         json!({ "error": sent.replace(['\r', '\n'], " "), "error_description": line });
-                    reply(400, &body_json.to_string())
+                    http_response(400, &body_json.to_string())
                 });
                 let endpoint: Url = web.url("/token").parse().unwrap();
                 let http_client = OAuthHttpClient::new(&endpoint);

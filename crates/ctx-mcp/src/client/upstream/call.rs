@@ -81,8 +81,8 @@ impl Upstream {
 
     fn prefixed_error(&self, error: ToolError) -> ToolError {
         let prefixed = ToolError::new(error.kind(), format!("{}: {error}", self.settings.name));
-        match error.unanswered() {
-            Some(why) => prefixed.with_unanswered(why),
+        match error.question_error() {
+            Some(why) => prefixed.with_question_error(why),
             None => prefixed,
         }
     }
@@ -138,7 +138,7 @@ impl Upstream {
         let _waiting = WaitingCallGuard(&self.waiting_calls);
         let overloaded = || {
             let message = format!("{}: too many calls at once", self.settings.name);
-            ToolError::new(ErrorKind::Overloaded, message).retry_after(RETRY_AFTER)
+            ToolError::new(ErrorKind::Overloaded, message).with_retry_after(RETRY_AFTER)
         };
         if before >= self.settings.limits.waiting {
             return Err(overloaded());

@@ -70,7 +70,7 @@ pub struct UpstreamStatus {
     /// The protocol revision that it speaks, once it has been connected.
     pub protocol: Option<String>,
     /// The last lines it wrote to stderr.
-    pub said: Vec<String>,
+    pub stderr_lines: Vec<String>,
 }
 
 /// The connection state. Calls wait for its changes.
@@ -192,7 +192,7 @@ impl Upstream {
             warnings: self.definitions.warnings(),
             server: facts.server.clone(),
             protocol: facts.protocol.clone(),
-            said: self.stderr.lines(),
+            stderr_lines: self.stderr.lines(),
         }
     }
 

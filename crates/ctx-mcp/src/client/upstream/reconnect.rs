@@ -248,7 +248,7 @@ impl Upstream {
         let mut specs = seen.visible_tools();
         let definitions = self.definitions.clone();
         self.with_definition_store(move || definitions.record(seen)).await;
-        specs.retain(|spec| self.settings.tools.takes(&spec.name));
+        specs.retain(|spec| self.settings.tools.allows(&spec.name));
         self.tools.set(specs)
     }
 

@@ -41,7 +41,7 @@ fn tokens_at(url: &str) -> SecurityScheme {
 
 #[tokio::test]
 async fn credentials_are_sent_as_their_scheme_requires() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let basic = Credential::Basic { user: "me".to_owned(), password: secret("hunter2!") };
     for (scheme, credential) in [
         (SecurityScheme::Bearer, Credential::Bearer(secret("t0ken!"))),
@@ -53,7 +53,7 @@ async fn credentials_are_sent_as_their_scheme_requires() {
         let api = api_of(secured(&scheme, "GET"), &web.url("/v1"), with_credential(credential));
         call(api, json!({})).await.unwrap();
     }
-    let requests = web.asked();
+    let requests = web.requests();
     assert_eq!(requests[0].header("authorization"), Some("Bearer t0ken!"));
     assert_eq!(requests[1].header("authorization"), Some("Basic bWU6aHVudGVyMiE="));
     assert_eq!(requests[2].header("x-api.key"), Some("k&y=1"));
@@ -64,7 +64,7 @@ async fn credentials_are_sent_as_their_scheme_requires() {
 
 #[tokio::test]
 async fn an_argument_cannot_override_a_credential() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     for location in [ParameterLocation::Header, ParameterLocation::Query, ParameterLocation::Cookie] {
         let mut description = secured(&key(location), "GET");
         description.operations[0].parameters = vec![parameter(location, "x-api.key")];
@@ -74,7 +74,7 @@ async fn an_argument_cannot_override_a_credential() {
             with_credential(Credential::Key(secret("ours"))),
         );
         call(api, json!({ "x-api.key": "theirs" })).await.unwrap();
-        let request = web.asked().pop().unwrap();
+        let request = web.requests().pop().unwrap();
         let all = format!(
             "{}{}",
             if location == ParameterLocation::Query { request.target() } else { "" },
@@ -86,7 +86,7 @@ async fn an_argument_cannot_override_a_credential() {
 
 #[tokio::test]
 async fn credentials_of_the_call_replace_all_configured_ones() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let description = secured(&SecurityScheme::Bearer, "GET");
     let operation = description.operations[0].clone();
     let api = api_of(description, &web.url("/v1"), with_credential(Credential::Bearer(secret("configured"))));
@@ -96,16 +96,16 @@ async fn credentials_of_the_call_replace_all_configured_ones() {
     };
     let own = Credentials { other: Some(Credential::Bearer(secret("own"))), ..Credentials::default() };
     send(own).await.unwrap();
-    assert_eq!(web.asked()[0].header("authorization"), Some("Bearer own"));
+    assert_eq!(web.requests()[0].header("authorization"), Some("Bearer own"));
     // Credentials of the caller that do not fit are not replaced by configured ones.
     let wrong = Credentials { other: Some(Credential::Key(secret("own"))), ..Credentials::default() };
     assert_eq!(send(wrong).await.unwrap_err().kind(), ErrorKind::NotConfigured);
-    assert_eq!(web.asked().len(), 1);
+    assert_eq!(web.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn public_operations_get_no_credentials_when_the_others_are_excluded() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let mut description = secured(&SecurityScheme::Bearer, "GET");
     description.operations.push(Operation { name: "open".to_owned(), ..operation("GET", "/public/pets") });
     let api = api_of(description, &web.url(""), |settings| {
@@ -114,7 +114,7 @@ async fn public_operations_get_no_credentials_when_the_others_are_excluded() {
     });
     let catalog = catalog(api);
     call_named(&catalog, "open", json!({})).await.unwrap();
-    assert_eq!(web.asked()[0].header("authorization"), None);
+    assert_eq!(web.requests()[0].header("authorization"), None);
 }
 
 #[tokio::test]
@@ -143,19 +143,19 @@ async fn credentials_stay_with_their_origin() {
     });
     let output = call(api, json!({ "X-Auth-Token": "a", "session": "b" })).await.unwrap();
     assert_eq!(output.value, json!(1));
-    for request in api_server.asked() {
+    for request in api_server.requests() {
         assert_eq!(request.header("authorization"), Some("Bearer t0ken!"));
         assert_eq!(
             (request.header("x-tenant"), request.parameter("key")),
             (Some("ours!!"), Some("k3y%21%21%21"))
         );
     }
-    let stolen = &elsewhere.asked()[0];
+    let stolen = &elsewhere.requests()[0];
     assert_eq!(stolen.target(), "POST /stolen");
     for name in ["authorization", "cookie", "x-auth-token", "x-plain", "x-tenant"] {
         assert_eq!(stolen.header(name), None, "{name}");
     }
-    assert_eq!(stolen.header("accept"), api_server.asked()[0].header("accept"));
+    assert_eq!(stolen.header("accept"), api_server.requests()[0].header("accept"));
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn echoed_secrets_are_masked() {
         for status in [200, 401, 500] {
             let web = MockWebServer::serve(move |request| match request.target() {
                 "POST /token" => json_reply(r#"{"access_token": "hunter2!"}"#),
-                _ => reply(status, &format!("{}\n{}", request.line, request.head)),
+                _ => http_response(status, &format!("{}\n{}", request.line, request.head)),
             });
             let api = api_of(secured(&scheme, "GET"), &web.url(""), |settings| {
                 settings.credentials.other = Some(credential.clone());
@@ -213,15 +213,20 @@ async fn frozen_secrets_are_masked() {
         Err(error) => format!("{error} {error:?} {:?}", error.data()),
     };
     for status in [200, 404] {
-        let web = MockWebServer::serve(move |request| reply(status, &format!("{} hunter2!/x", request.line)));
+        let web = MockWebServer::serve(move |request| {
+            http_response(status, &format!("{} hunter2!/x", request.line))
+        });
         let shown_text = shown_text(call(api(&web, vec![get_operation.clone()], frozen), json!({})).await);
-        assert_eq!(web.asked()[0].target(), "GET /v1/hunter3%21/pets?api_key=hunter2%21%2Fx&version=2026-01");
+        assert_eq!(
+            web.requests()[0].target(),
+            "GET /v1/hunter3%21/pets?api_key=hunter2%21%2Fx&version=2026-01"
+        );
         assert!(
             shown_text.contains("api_key=***&version=2026-01") && !shown_text.contains("hunter"),
             "{shown_text}"
         );
     }
-    let stopped_service = MockWebServer::serve(|_| reply(200, ""));
+    let stopped_service = MockWebServer::serve(|_| http_response(200, ""));
     let api = api(&stopped_service, vec![get_operation], frozen);
     drop(stopped_service);
     let shown_text = shown_text(call(api, json!({})).await);
@@ -246,7 +251,7 @@ async fn concurrent_calls_share_one_token_request() {
     for call in calls.collect::<Vec<_>>() {
         assert_eq!(call.await.unwrap().unwrap().value, json!(1));
     }
-    let requests = web.asked();
+    let requests = web.requests();
     let (tokens, calls): (Vec<_>, Vec<_>) =
         requests.iter().partition(|request| request.target() == "POST /token");
     assert_eq!((tokens.len(), calls.len()), (1, 8));
@@ -275,8 +280,8 @@ async fn servers_of_one_document_have_tokens_of_their_own() {
     }));
     call_named(&catalog, "operation", json!({})).await.unwrap();
     call_named(&catalog, "other", json!({})).await.unwrap();
-    assert_eq!(first.asked()[1].header("authorization"), Some("Bearer first!"));
-    assert_eq!(second.asked()[1].header("authorization"), Some("Bearer second"));
+    assert_eq!(first.requests()[1].header("authorization"), Some("Bearer first!"));
+    assert_eq!(second.requests()[1].header("authorization"), Some("Bearer second"));
 }
 
 #[tokio::test]
@@ -290,46 +295,46 @@ async fn a_token_that_is_refused_is_renewed_once() {
                 json_reply(&format!(r#"{{"access_token": "token-{number}"}}"#))
             }
             (_, Some("Bearer token-1")) => json_reply("1"),
-            _ => reply(401, ""),
+            _ => http_response(401, ""),
         });
     let description = secured(&tokens_at(&web.url("/token")), "POST");
     let catalog = catalog(api_of(description, &web.url("/v1"), with_credential(client())));
     for _ in 0..2 {
         assert_eq!(call_named(&catalog, "operation", json!({})).await.unwrap().value, json!(1));
     }
-    assert_eq!((issued.load(Ordering::SeqCst), web.asked().len()), (2, 5));
+    assert_eq!((issued.load(Ordering::SeqCst), web.requests().len()), (2, 5));
 }
 
 #[tokio::test]
 async fn a_refused_token_is_renewed_only_once_per_call() {
     let web = MockWebServer::serve(|request| match request.target() {
         "POST /token" => json_reply(r#"{"access_token": "t0ken!"}"#),
-        _ => reply(401, ""),
+        _ => http_response(401, ""),
     });
     let api = api_of(secured(&tokens_at("/token"), "GET"), &web.url(""), with_credential(client()));
     let error = call(api, json!({})).await.unwrap_err();
     assert_eq!(error.data().unwrap()["status"], 401);
-    assert_eq!(web.asked().iter().filter(|request| request.target() == "GET /pets").count(), 2);
+    assert_eq!(web.requests().iter().filter(|request| request.target() == "GET /pets").count(), 2);
 }
 
 #[tokio::test]
 async fn client_credentials_move_to_the_body_when_the_header_is_refused() {
     let web = MockWebServer::serve(|request| match (request.target(), request.header("authorization")) {
-        ("POST /token", Some(_)) => reply(401, r#"{"error": "invalid_client"}"#),
+        ("POST /token", Some(_)) => http_response(401, r#"{"error": "invalid_client"}"#),
         ("POST /token", None) => json_reply(r#"{"access_token": "t0ken!", "expires_in": "60"}"#),
         _ => json_reply("1"),
     });
     let api = api_of(secured(&tokens_at("/token"), "GET"), &web.url(""), with_credential(client()));
     call(api, json!({})).await.unwrap();
-    let body = String::from_utf8(web.asked()[1].body.clone()).unwrap();
+    let body = String::from_utf8(web.requests()[1].body.clone()).unwrap();
     assert!(body.ends_with("&client_id=me%3Atoo&client_secret=hunter2%21"), "{body}");
 }
 
 #[tokio::test]
 async fn without_a_token_nothing_is_called() {
-    let web = MockWebServer::serve(|_| reply(400, "hunter2! is no secret"));
+    let web = MockWebServer::serve(|_| http_response(400, "hunter2! is no secret"));
     let api = api_of(secured(&tokens_at("/token"), "GET"), &web.url(""), with_credential(client()));
     let error = call(api, json!({})).await.unwrap_err();
     assert!(error.message().starts_with("no token from 127.0.0.1: HTTP 400 Bad Request: ***"), "{error}");
-    assert!(web.asked().iter().all(|request| request.target() == "POST /token"));
+    assert!(web.requests().iter().all(|request| request.target() == "POST /token"));
 }

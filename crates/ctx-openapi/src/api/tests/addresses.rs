@@ -40,7 +40,7 @@ async fn a_public_api_cannot_redirect_to_this_machine() {
         let public = ApiClient::new(&settings).unwrap().with_public_peers();
         let api = LoadedApi::new(pets(), None, Arc::new(settings.clone()), Arc::new(public));
         let error = call(api, json!({})).await.unwrap_err();
-        assert_eq!((error.kind(), inner.asked().len()), (ErrorKind::Forbidden, 0), "{error}");
+        assert_eq!((error.kind(), inner.requests().len()), (ErrorKind::Forbidden, 0), "{error}");
         assert!(error.message().contains("an address of this machine"), "{error}");
         // A loopback API may redirect to loopback.
         assert_eq!(
@@ -59,8 +59,8 @@ async fn an_api_behind_a_proxy_cannot_redirect_to_this_machine() {
         let proxy = MockWebServer::serve(move |_| redirect(302, &to));
         let through = |settings: &mut ApiSettings| settings.proxy = Some(Secret::new(proxy.url("")));
         let error = call(api_of(pets(), "http://api.invalid/v1", through), json!({})).await.unwrap_err();
-        assert_eq!((error.kind(), inner.asked().len()), (ErrorKind::Forbidden, 0), "{error}");
-        assert_eq!(proxy.asked().len(), 1, "what is refused is not sent to the proxy either");
+        assert_eq!((error.kind(), inner.requests().len()), (ErrorKind::Forbidden, 0), "{error}");
+        assert_eq!(proxy.requests().len(), 1, "what is refused is not sent to the proxy either");
     }
 }
 
@@ -74,7 +74,7 @@ async fn a_public_description_cannot_place_its_api_on_this_machine() {
         description.operations[0].servers = vec![server.clone()];
         let api = from_web(description.clone(), spec, NetworkScope::Internet, None);
         let error = call(api, json!({})).await.unwrap_err();
-        assert_eq!((error.kind(), web.asked().len()), (ErrorKind::Forbidden, 0), "{error}");
+        assert_eq!((error.kind(), web.requests().len()), (ErrorKind::Forbidden, 0), "{error}");
         assert!(error.message().ends_with("set `base_url` if it is"), "{error}");
         // An explicit `base_url` is trusted.
         let api = from_web(description.clone(), spec, NetworkScope::Internet, Some(&server));
@@ -107,7 +107,7 @@ fn the_host_of_a_description_never_resolves_to_a_nearer_network() {
     };
     // A name may be resolved to any address the next time.
     assert_eq!(reach("docs.example", NetworkScope::Internet, None), AddressPolicy::INTERNET);
-    assert_eq!(reach("docs.example", NetworkScope::Loopback, None), AddressPolicy::OWN);
+    assert_eq!(reach("docs.example", NetworkScope::Loopback, None), AddressPolicy::TRUSTED);
     assert_eq!(reach("127.0.0.1", NetworkScope::Internet, None).nearest(), NetworkScope::Loopback);
     // A literal address in `base_url` or `spec` is allowed by naming it.
     let base = Some("http://169.254.7.7/v1");
@@ -136,10 +136,10 @@ async fn a_public_description_cannot_have_a_secret_sent_to_this_machine() {
         let (spec, base) = ("https://docs.example/api.json", Some("http://api.invalid/v1"));
         let api = from_web(description(&token_url), spec, NetworkScope::Internet, base);
         let error = call(api, json!({})).await.unwrap_err();
-        assert_eq!((error.kind(), web.asked().len()), (ErrorKind::Forbidden, 0), "{error}");
+        assert_eq!((error.kind(), web.requests().len()), (ErrorKind::Forbidden, 0), "{error}");
         let base = web.url("/v1");
         let api = from_web(description("/token"), spec, NetworkScope::Internet, Some(&base));
         call(api, json!({})).await.unwrap();
-        assert_eq!(web.asked()[0].target(), "POST /token");
+        assert_eq!(web.requests()[0].target(), "POST /token");
     }
 }

@@ -14,7 +14,7 @@ fn secured(scheme: SecurityScheme) -> Description {
 
 /// Configures a credential, and allows callers to send their own.
 fn allow_caller_credentials(settings: &mut ApiSettings) {
-    settings.takes_credentials = true;
+    settings.accepts_caller_credentials = true;
     settings.credentials.other = Some(Credential::Plain(Secret::new("configured")));
 }
 
@@ -26,7 +26,7 @@ async fn call_with_auth(api: LoadedApi, auth: Value) -> Result<Output, ToolError
 
 #[tokio::test]
 async fn caller_credentials_replace_configured_ones() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let ours = |scheme| api_of(secured(scheme), &web.url(""), allow_caller_credentials);
     for (scheme, auth) in [
         (SecurityScheme::Bearer, json!({"pets": {"type": "bearer", "token": "of-the-caller"}})),
@@ -40,7 +40,7 @@ async fn caller_credentials_replace_configured_ones() {
     }
     let key = SecurityScheme::Key { location: ParameterLocation::Query, name: "key".to_owned() };
     call_with_auth(ours(key), json!({"pets": {"type": "api_key", "value": "k"}})).await.unwrap();
-    let requests = web.asked();
+    let requests = web.requests();
     let sent: Vec<&str> =
         requests[..5].iter().map(|request| request.header("authorization").unwrap()).collect();
     let own = "Bearer of-the-caller";
@@ -50,7 +50,7 @@ async fn caller_credentials_replace_configured_ones() {
 
 #[tokio::test]
 async fn secret_headers_are_not_sent_with_caller_credentials() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let with_headers = |settings: &mut ApiSettings| {
         allow_caller_credentials(settings);
         let header = |name: &str, value: &str| (name.to_owned(), Secret::new(value));
@@ -59,7 +59,7 @@ async fn secret_headers_are_not_sent_with_caller_credentials() {
     let ours = || api_of(secured(SecurityScheme::Bearer), &web.url(""), with_headers);
     call_with_auth(ours(), json!({"pets": "of-the-caller"})).await.unwrap();
     call(ours(), json!({})).await.unwrap();
-    let requests = web.asked();
+    let requests = web.requests();
     let sent: Vec<_> =
         requests.iter().map(|request| (request.header("x-api-key"), request.header("x-team"))).collect();
     assert_eq!(sent, [(None, Some("kennel")), (Some("of-the-admin"), Some("kennel"))]);
@@ -67,13 +67,13 @@ async fn secret_headers_are_not_sent_with_caller_credentials() {
 
 #[tokio::test]
 async fn configured_credentials_are_no_fallback_for_unsuitable_caller_credentials() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let api = api_of(secured(SecurityScheme::Bearer), &web.url(""), allow_caller_credentials);
     let auth = json!({"pets": {"type": "basic", "username": "me", "password": "hunter2!"}});
     let error = call_with_auth(api, auth).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotConfigured);
     assert!(!error.message().contains("hunter2"), "{error}");
-    assert!(web.asked().is_empty());
+    assert!(web.requests().is_empty());
 }
 
 #[tokio::test]
@@ -81,7 +81,8 @@ async fn echoed_caller_credentials_are_masked() {
     let auth = || json!({"pets": {"type": "bearer", "token": "hunter2hunter2"}});
     for (status, content_type) in [(200, "application/json"), (200, "text/plain"), (500, "application/json")]
     {
-        let repeated = reply_with(status, &[("Content-Type", content_type)], r#"{"you": "hunter2hunter2"}"#);
+        let repeated =
+            http_response_with(status, &[("Content-Type", content_type)], r#"{"you": "hunter2hunter2"}"#);
         let web = MockWebServer::serve(move |_| repeated.clone());
         let result = call_with_auth(
             api_of(secured(SecurityScheme::Bearer), &web.url(""), allow_caller_credentials),
@@ -98,7 +99,7 @@ async fn echoed_caller_credentials_are_masked() {
 
 #[tokio::test]
 async fn errors_name_the_api_and_never_repeat_a_credential() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let elsewhere = json!({
         "type": "oauth2", "client_id": "hunter2", "client_secret": "hunter2", "token_url": "https://hunter2"
     });
@@ -113,28 +114,28 @@ async fn errors_name_the_api_and_never_repeat_a_credential() {
         assert_eq!(error.kind(), ErrorKind::BadRequest);
         assert_eq!(error.message(), format!("`_meta.auth` for `pets`: {why}"));
     }
-    assert!(web.asked().is_empty());
+    assert!(web.requests().is_empty());
 }
 
 #[tokio::test]
 async fn caller_credentials_are_refused_unless_allowed() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let closed = |settings: &mut ApiSettings| {
         allow_caller_credentials(settings);
-        settings.takes_credentials = false;
+        settings.accepts_caller_credentials = false;
     };
     let api = api_of(secured(SecurityScheme::Bearer), &web.url(""), closed);
     let error = call_with_auth(api, json!({"pets": "hunter2!"})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Forbidden);
     assert!(error.message().contains("`request_auth = true`") && !error.message().contains("hunter2"));
-    assert!(web.asked().is_empty());
+    assert!(web.requests().is_empty());
 }
 
 #[tokio::test]
 async fn tokens_are_requested_from_the_configured_endpoint() {
     let web = MockWebServer::serve(|request| match request.target() {
         "POST /own/token" => json_reply(r#"{"access_token": "fresh"}"#),
-        _ => reply(200, ""),
+        _ => http_response(200, ""),
     });
     let url = web.url("/own/token");
     for scheme in [
@@ -152,7 +153,7 @@ async fn tokens_are_requested_from_the_configured_endpoint() {
         };
         call(api_of(secured(scheme), &web.url(""), own), json!({})).await.unwrap();
     }
-    let requests = web.asked();
+    let requests = web.requests();
     assert_eq!(
         requests.iter().filter(|request| request.header("authorization") == Some("Bearer fresh")).count(),
         3

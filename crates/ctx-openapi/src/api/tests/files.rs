@@ -13,13 +13,13 @@ const BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\x00\xff";
 struct MemoryKeeper(Mutex<Vec<(Option<String>, StoredFile)>>);
 
 impl FileStore for MemoryKeeper {
-    fn keep(&self, file: StoredFile, owner: Option<&Identity>) -> String {
+    fn store(&self, file: StoredFile, owner: Option<&Identity>) -> String {
         let mut files = self.0.lock().unwrap();
         files.push((owner.map(|owner| owner.subject.clone()), file));
         format!("{FILE_PREFIX}{}", files.len() - 1)
     }
 
-    fn kept(&self, uri: &str, reader: Option<&Identity>) -> Result<StoredFile, ToolError> {
+    fn load(&self, uri: &str, reader: Option<&Identity>) -> Result<StoredFile, ToolError> {
         let files = self.0.lock().unwrap();
         let number: Option<usize> = uri.strip_prefix(FILE_PREFIX).and_then(|id| id.parse().ok());
         let found = number.and_then(|number| files.get(number));
@@ -41,7 +41,7 @@ impl Provider for KeeperProvider {
         Vec::new()
     }
 
-    fn keeper(&self) -> Option<Arc<dyn FileStore>> {
+    fn file_store(&self) -> Option<Arc<dyn FileStore>> {
         Some(self.0.clone())
     }
 }
@@ -73,12 +73,12 @@ fn picture_service() -> MockWebServer {
         "GET /v1/picture" => {
             let head =
                 [("Content-Type", "image/png"), ("Content-Disposition", "attachment; filename=\"a/p.png\"")];
-            let mut reply = reply_with(200, &head, &"x".repeat(BYTES.len()));
+            let mut reply = http_response_with(200, &head, &"x".repeat(BYTES.len()));
             let body_at = reply.len() - BYTES.len();
             reply[body_at..].copy_from_slice(BYTES);
             reply
         }
-        _ => reply(204, ""),
+        _ => http_response(204, ""),
     })
 }
 
@@ -111,11 +111,11 @@ async fn a_kept_file_is_sent_unchanged() {
     let catalog = picture_catalog(&web);
     let file = Catalog::call("pets.get", json!({}), call_as(&catalog, "me")).await.unwrap().value;
     Catalog::call("pets.put", json!({ "body": file }), call_as(&catalog, "me")).await.unwrap();
-    let request = web.asked().pop().unwrap();
+    let request = web.requests().pop().unwrap();
     assert_eq!((request.header("content-type"), &request.body[..]), (Some("image/png"), BYTES));
     let parts = json!({ "body": { "picture": file, "note": { "uri": "https://example.com" } } });
     Catalog::call("pets.parts", parts, call_as(&catalog, "me")).await.unwrap();
-    let sent = web.asked().pop().unwrap().body;
+    let sent = web.requests().pop().unwrap().body;
     let expected =
         [&b"name=\"picture\"; filename=\"p.png\"\r\nContent-Type: image/png\r\n\r\n"[..], BYTES, b"\r\n--"]
             .concat();
@@ -137,5 +137,5 @@ async fn a_kept_file_of_another_caller_cannot_be_sent() {
         assert_eq!(error.kind(), ErrorKind::BadRequest);
         assert_eq!(error.message(), "`body` cannot be sent: no file is kept there");
     }
-    assert_eq!(web.asked().len(), 1);
+    assert_eq!(web.requests().len(), 1);
 }

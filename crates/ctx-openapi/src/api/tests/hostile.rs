@@ -208,12 +208,12 @@ async fn redirects_lead_only_to_http_and_are_bounded() {
         let web = MockWebServer::serve(move |_| redirect(302, to));
         let error = call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
         assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
-        assert_eq!(web.asked().len(), 1, "{to}");
+        assert_eq!(web.requests().len(), 1, "{to}");
     }
     let web = MockWebServer::serve(|_| redirect(302, "/pets"));
     let error = call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap_err();
     assert!(error.message().ends_with("more than 5 redirects"), "{error}");
-    assert_eq!(web.asked().len(), 6);
+    assert_eq!(web.requests().len(), 6);
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn a_redirect_keeps_method_and_body_only_for_307_and_308() {
         post_operation.body = Some(body(&["name"], vec![("application/json", BodyEncoding::Json)]));
         let description = Description { operations: vec![post_operation], ..Description::default() };
         call(api_of(description, &web.url(""), |_| ()), json!({ "name": "Rex" })).await.unwrap();
-        let second = &web.asked()[1];
+        let second = &web.requests()[1];
         assert_eq!(second.target(), expected);
         assert_eq!((!second.body.is_empty(), second.header("content-type").is_some()), (has_body, has_body));
     }
@@ -241,8 +241,9 @@ async fn a_redirect_keeps_method_and_body_only_for_307_and_308() {
 
 #[tokio::test]
 async fn a_wrong_content_type_is_no_error() {
-    let page =
-        |_: &ctx_testkit::RecordedRequest| reply_with(200, &[("Content-Type", "application/json")], "<html>");
+    let page = |_: &ctx_testkit::RecordedRequest| {
+        http_response_with(200, &[("Content-Type", "application/json")], "<html>")
+    };
     let web = MockWebServer::serve(page);
     assert_eq!(call(api_at(&web.url(""), |_| ()), json!({})).await.unwrap().value, json!("<html>"));
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 fn failing_service(times: usize, status: u16, retry_after: &'static str) -> MockWebServer {
     let count = AtomicUsize::new(0);
     MockWebServer::serve(move |_| match count.fetch_add(1, Ordering::SeqCst) < times {
-        true => reply_with(status, &[("Retry-After", retry_after)], ""),
+        true => http_response_with(status, &[("Retry-After", retry_after)], ""),
         false => json_reply("1"),
     })
 }
@@ -18,7 +18,7 @@ async fn idempotent_methods_are_retried() {
         let web = failing_service(2, status, "0");
         let output = call(api(&web, vec![operation(method, "/pets")], |_| ()), json!({})).await;
         assert_eq!(output.unwrap().value, json!(1), "{method}");
-        assert_eq!(web.asked().len(), 3, "{method}");
+        assert_eq!(web.requests().len(), 3, "{method}");
     }
 }
 
@@ -34,9 +34,9 @@ async fn nothing_else_is_retried() {
         let web = failing_service(1, status, retry_after);
         let error = call(api(&web, vec![operation(method, "/pets")], |_| ()), json!({})).await.unwrap_err();
         assert_eq!(error.data().unwrap()["status"], status);
-        assert_eq!(web.asked().len(), 1, "{method} {status}");
+        assert_eq!(web.requests().len(), 1, "{method} {status}");
         if retry_after == "86400" {
-            assert_eq!(error.wait(), Some(Duration::from_secs(86_400)));
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(86_400)));
         }
     }
 }
@@ -45,7 +45,7 @@ async fn nothing_else_is_retried() {
 async fn retries_are_bounded() {
     let web = failing_service(usize::MAX, 503, "0");
     let error = call(api(&web, vec![operation("GET", "/pets")], |_| ()), json!({})).await.unwrap_err();
-    assert_eq!((error.data().unwrap()["status"].as_u64(), web.asked().len()), (Some(503), 3));
+    assert_eq!((error.data().unwrap()["status"].as_u64(), web.requests().len()), (Some(503), 3));
 }
 
 #[tokio::test]
@@ -58,8 +58,8 @@ async fn a_rate_limit_is_for_all_operations_together() {
     call_named(&catalog, "two", json!({})).await.unwrap();
     let error = call_named(&catalog, "one", json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RateLimited);
-    assert!(error.wait().is_some());
-    assert_eq!(web.asked().len(), 2);
+    assert!(error.retry_after().is_some());
+    assert_eq!(web.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -81,6 +81,6 @@ async fn concurrent_requests_are_bounded() {
     for call in calls.collect::<Vec<_>>() {
         call.await.unwrap().unwrap();
     }
-    assert_eq!(web.asked().len(), 8);
+    assert_eq!(web.requests().len(), 8);
     assert!(most.load(Ordering::SeqCst) <= 2);
 }

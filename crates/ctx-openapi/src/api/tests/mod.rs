@@ -14,7 +14,7 @@ use crate::operation::{BodyEncoding, ParameterLocation, SecurityScheme};
 use crate::request::tests::{body, operation, parameter};
 use crate::settings::Spec;
 use ctx_core::{Caller, Catalog, NetworkScope, Secret};
-use ctx_testkit::{MockWebServer, reply, reply_with};
+use ctx_testkit::{MockWebServer, http_response, http_response_with};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -54,11 +54,11 @@ async fn call_named(catalog: &Arc<Catalog>, name: &str, arguments: Value) -> Res
 }
 
 fn json_reply(body: &str) -> Vec<u8> {
-    reply_with(200, &[("Content-Type", "application/json")], body)
+    http_response_with(200, &[("Content-Type", "application/json")], body)
 }
 
 fn redirect(status: u16, to: &str) -> Vec<u8> {
-    reply_with(status, &[("Location", to)], "")
+    http_response_with(status, &[("Location", to)], "")
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_call_is_one_request_and_returns_the_response() {
         json!({ "owner": "../../admin?x#y", "dry": true, "X-Trace": "t", "theme": "dark", "name": "Rex" });
     let output = call(api(&web, vec![post_operation], |_| ()), arguments).await.unwrap();
     assert_eq!(output.value, json!({ "id": 7 }));
-    let requests = web.asked();
+    let requests = web.requests();
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].target(), "POST /v1/owners/..%2F..%2Fadmin%3Fx%23y/pets?dry=true");
     assert_eq!(requests[0].header("x-trace"), Some("t"));
@@ -91,16 +91,16 @@ async fn a_call_is_one_request_and_returns_the_response() {
 
 #[tokio::test]
 async fn a_post_without_a_body_has_content_length_zero() {
-    let web = MockWebServer::serve(|_| reply(204, ""));
+    let web = MockWebServer::serve(|_| http_response(204, ""));
     let output = call(api(&web, vec![operation("POST", "/pets")], |_| ()), json!({})).await.unwrap();
     assert_eq!(output.value, Value::Null);
-    assert_eq!(web.asked()[0].header("content-length"), Some("0"));
+    assert_eq!(web.requests()[0].header("content-length"), Some("0"));
 }
 
 #[tokio::test]
 async fn an_error_has_status_and_body_as_data() {
     let web = MockWebServer::serve(|_| {
-        reply_with(409, &[("Content-Type", "application/json")], r#"{"code": "taken"}"#)
+        http_response_with(409, &[("Content-Type", "application/json")], r#"{"code": "taken"}"#)
     });
     let error = call(api(&web, vec![operation("PUT", "/pets")], |_| ()), json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Tool);
@@ -110,7 +110,7 @@ async fn an_error_has_status_and_body_as_data() {
 
 #[tokio::test]
 async fn an_unreachable_service_is_named_without_its_query() {
-    let stopped_service = MockWebServer::serve(|_| reply(200, ""));
+    let stopped_service = MockWebServer::serve(|_| http_response(200, ""));
     let base = stopped_service.url("/v1?secret=hunter2!");
     drop(stopped_service);
     let description = Description { operations: vec![operation("GET", "/pets")], ..Description::default() };
@@ -120,14 +120,14 @@ async fn an_unreachable_service_is_named_without_its_query() {
 
 #[tokio::test]
 async fn configured_headers_are_added_to_every_request() {
-    let web = MockWebServer::serve(|_| reply(200, ""));
+    let web = MockWebServer::serve(|_| http_response(200, ""));
     let mut get_operation = operation("GET", "/pets");
     get_operation.parameters = vec![parameter(ParameterLocation::Header, "X-Tenant")];
     let own = |settings: &mut ApiSettings| {
         settings.headers = vec![("X-Tenant".to_owned(), Secret::new("ours"))];
     };
     call(api(&web, vec![get_operation], own), json!({ "X-Tenant": "theirs" })).await.unwrap();
-    assert_eq!(web.asked()[0].header("x-tenant"), Some("ours"));
+    assert_eq!(web.requests()[0].header("x-tenant"), Some("ours"));
 }
 
 #[tokio::test]
@@ -137,14 +137,14 @@ async fn requests_go_through_the_proxy() {
     let through = |settings: &mut ApiSettings| settings.proxy = Some(Secret::new(proxy.url("")));
     let output = call(api_of(description, "http://api.invalid/v1", through), json!({})).await.unwrap();
     assert_eq!(output.value, json!(1));
-    assert_eq!(proxy.asked()[0].target(), "GET http://api.invalid/v1/pets");
+    assert_eq!(proxy.requests()[0].target(), "GET http://api.invalid/v1/pets");
 }
 
 #[tokio::test]
 async fn the_next_page_is_called_with_the_arguments_from_the_response() {
     let web = MockWebServer::serve(|request| match request.target() {
         "GET /v1/pets?page=2" => json_reply("[3]"),
-        _ => reply_with(
+        _ => http_response_with(
             200,
             &[("Content-Type", "application/json"), ("Link", "</v1/pets?page=2>; rel=\"next\"")],
             "[1, 2]",

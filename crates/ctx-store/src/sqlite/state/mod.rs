@@ -68,27 +68,27 @@ impl State for SqliteState {
     }
 
     fn definitions(&self, server: &DefinitionKey<'_>) -> Result<Option<ServerDefinitions>, StoreError> {
-        self.definitions.get(server.name, server.reach)
+        self.definitions.get(server.name, server.address)
     }
 
-    fn see_definitions(
+    fn record_definitions(
         &self,
         server: &DefinitionKey<'_>,
         seen: &str,
     ) -> Result<ServerDefinitions, StoreError> {
-        self.definitions.record_seen(server.name, server.reach, seen)
+        self.definitions.record_seen(server.name, server.address, seen)
     }
 
     fn accept_definitions(&self, server: &DefinitionKey<'_>, accepted: &str) -> Result<bool, StoreError> {
-        self.definitions.accept(server.name, server.reach, accepted)
+        self.definitions.accept(server.name, server.address, accepted)
     }
 
-    fn extend_definitions(
+    fn replace_accepted_if(
         &self,
         server: &DefinitionKey<'_>,
         before: &str,
         accepted: &str,
     ) -> Result<bool, StoreError> {
-        self.definitions.extend(server.name, server.reach, before, accepted)
+        self.definitions.extend(server.name, server.address, before, accepted)
     }
 }

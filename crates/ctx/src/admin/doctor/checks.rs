@@ -7,7 +7,7 @@ use crate::error::CommandError;
 use crate::output::count;
 use crate::workspace::{WorkspaceFunctions, state_path};
 use crate::{cli, definitions, logins, trust};
-use ctx_core::{ToolError, chain, escape_line};
+use ctx_core::{ToolError, error_chain, escape_line};
 use ctx_knowledge::Knowledge;
 use ctx_store::STORE_FILE;
 use std::collections::BTreeSet;
@@ -118,9 +118,9 @@ async fn check_store(knowledge: &Arc<Knowledge>, config: &Config) -> Result<Vec<
         };
         let index = match health.keyword_index_problem {
             Some(problem) => Finding::problem(Area::KeywordIndex, problem, "run `ctx doctor` again"),
-            None => match knowledge.tend() {
+            None => match knowledge.catch_up() {
                 Ok(()) => Finding::ok(Area::KeywordIndex, "sound and up to date"),
-                Err(error) => Finding::problem(Area::KeywordIndex, chain(&error), "run `ctx sync`"),
+                Err(error) => Finding::problem(Area::KeywordIndex, error_chain(&error), "run `ctx sync`"),
             },
         };
         vec![store, index]
@@ -197,7 +197,7 @@ async fn check_scripts(functions: &WorkspaceFunctions) -> Vec<Finding> {
     let scripts = functions.try_scripts().await;
     let loaded = scripts.iter().map(|script| {
         let finding = match script.problem() {
-            None => Finding::ok(AREA, &script.configured.settings.shown),
+            None => Finding::ok(AREA, &script.configured.settings.display_path),
             Some(problem) => Finding::problem(AREA, problem, "it is left out until its file is in order"),
         };
         finding.with_subject(script.configured.section())

@@ -166,7 +166,7 @@ pub(super) fn describe_server(
 pub(super) fn describe_api(status: ApiStatus, catalog: &Catalog) -> ListedUpstream {
     let warnings = api_warnings(&status);
     let (state, last_error) = match status.state {
-        ApiState::Reading => (UpstreamStanding::Reading, None),
+        ApiState::Loading => (UpstreamStanding::Reading, None),
         ApiState::Ready => (UpstreamStanding::Ready, None),
         ApiState::Failed(reason) => (UpstreamStanding::Failed, Some(reason)),
     };
@@ -184,7 +184,7 @@ pub(super) fn describe_api(status: ApiStatus, catalog: &Catalog) -> ListedUpstre
         details: UpstreamDetails::Openapi {
             title: status.title,
             skipped: skipped.collect(),
-            locked: status.locked.map_or(0, |(locked, _)| locked as u64),
+            locked: status.missing_credentials.map_or(0, |(locked, _)| locked as u64),
         },
     }
 }
@@ -234,8 +234,8 @@ fn stored_login(url: Option<&str>) -> LoginState {
 }
 
 fn api_warnings(status: &ApiStatus) -> Vec<String> {
-    let mut warnings: Vec<String> = status.unplaced.clone().into_iter().collect();
-    if let Some((locked, missing)) = &status.locked {
+    let mut warnings: Vec<String> = status.base_url_error.clone().into_iter().collect();
+    if let Some((locked, missing)) = &status.missing_credentials {
         let functions = count(*locked as u64, "function");
         warnings.push(format!("{functions} cannot be called without credentials; {missing}"));
     }

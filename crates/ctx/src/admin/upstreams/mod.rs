@@ -59,7 +59,7 @@ impl Operation for ListUpstreams {
 /// Connects all trusted upstreams; returns once each has answered or failed.
 pub(super) async fn connect_all(functions: &WorkspaceFunctions) -> Result<Vec<ListedUpstream>, ToolError> {
     let upstreams = functions.connect_upstreams(&|_| true).await;
-    describe_upstreams(functions, upstreams.servers.states(), upstreams.apis.states()).await
+    describe_upstreams(functions, upstreams.servers.statuses(), upstreams.apis.statuses()).await
 }
 
 /// Describes these upstreams. Reads logins, which blocks.
@@ -130,11 +130,11 @@ async fn test_upstream(functions: &WorkspaceFunctions, section: &str) -> Result<
     let upstreams = functions.connect_upstreams(&|configured| configured == section).await;
     if let Some(server) = servers.first().filter(|_| is_running) {
         // The error is in its state.
-        drop(upstreams.servers.reached(&server.name).await);
+        drop(upstreams.servers.wait_until_connected(&server.name).await);
     }
-    let mut servers_tested = upstreams.servers.states();
+    let mut servers_tested = upstreams.servers.statuses();
     servers_tested.retain(|status| servers.iter().any(|server| server.name == status.name));
-    let mut apis_tested = upstreams.apis.states();
+    let mut apis_tested = upstreams.apis.statuses();
     apis_tested.retain(|status| apis.iter().any(|api| api.name == status.name));
     let tested = describe_upstreams(functions, servers_tested, apis_tested).await?.into_iter().next();
     tested.ok_or_else(|| ToolError::not_found(format!("[{section}] is not in use")))

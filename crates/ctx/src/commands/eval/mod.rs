@@ -64,8 +64,8 @@ impl Eval {
             return Err(CommandError::new("nothing is indexed yet").hint("run `ctx sync`"));
         }
         // As in `ctx search`: after a crash the keyword index may lag behind the store.
-        if let Err(error) = workspace.knowledge.tend() {
-            output.warn(&ctx_core::chain(&error));
+        if let Err(error) = workspace.knowledge.catch_up() {
+            output.warn(&ctx_core::error_chain(&error));
         }
         let (resolved, unknown) = resolve_questions(&workspace, &self.file, questions)?;
         let file = results_key(&self.file, &workspace.config.root);
@@ -143,7 +143,7 @@ fn resolve_questions(
     questions: LineItems<EvalQuestion>,
 ) -> CommandResult<(Vec<ResolvedQuestion>, Vec<UnknownDocument>)> {
     let names = questions.iter().flat_map(|(_, question)| question.expect.keys().map(String::as_str));
-    let matches = workspace.knowledge.named(&names.collect())?;
+    let matches = workspace.knowledge.documents_by_name(&names.collect())?;
     let (mut resolved, mut unknown, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for (line, question) in questions {
         let mut expected = HashMap::new();

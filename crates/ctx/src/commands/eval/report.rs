@@ -130,7 +130,7 @@ impl QuestionChange {
 
 /// The report as text, with the missed documents if `misses` is set.
 pub(super) fn as_text(report: &EvalReport, misses: bool) -> String {
-    let header = RetrievalMetrics::default().named().map(|(name, _)| name.to_owned());
+    let header = RetrievalMetrics::default().named_values().map(|(name, _)| name.to_owned());
     let mut rows = vec![[vec!["mode".to_owned()], header.to_vec()].concat()];
     let (mut unavailable, mut details) = (String::new(), String::new());
     for ModeReport { mode, outcome } in &report.modes {
@@ -166,8 +166,8 @@ pub(super) fn mode_name(mode: SearchMode) -> &'static str {
 }
 
 fn row(mode: &str, figures: &RetrievalMetrics, change: Option<&MetricsChange>) -> Vec<String> {
-    let changes = change.map(|change| change.figures.named());
-    let cells = figures.named().into_iter().enumerate().map(|(index, (_, value))| {
+    let changes = change.map(|change| change.figures.named_values());
+    let cells = figures.named_values().into_iter().enumerate().map(|(index, (_, value))| {
         let by = changes.map_or_else(String::new, |changes| signed(changes[index].1));
         format!("{value:.3}{by}")
     });

@@ -62,7 +62,7 @@ impl Generate {
         let options =
             ApiOptions { cache: None, on_change: Arc::new(|| ()), is_trusted: Arc::new(|_, _| true) };
         let apis = Apis::start(settings, &options);
-        apis.known().await;
+        apis.wait_until_loaded().await;
         let files = tokio::task::spawn_blocking(move || GeneratedFiles::of(&apis, &output)).await;
         let files = files.map_err(|error| CommandError::new(format!("cannot generate: {error}")))??;
         let written = files.write(&self.output)?;
@@ -106,7 +106,7 @@ fn parse_apis(specs: &[String]) -> CommandResult<Vec<ApiSettings>> {
             return Err(error.hint("write another name before one of them: `other=PATH`"));
         }
         // Relative paths stay relative, so that the generated files do not depend on the working directory.
-        let spec = Spec::read(spec, Path::new(""));
+        let spec = Spec::parse(spec, Path::new(""));
         let spec = spec.map_err(|error| CommandError::usage(format!("{name}: {error}")))?;
         settings.push(ApiSettings::new(name, spec));
     }
@@ -121,7 +121,7 @@ struct GeneratedFiles {
 
 impl GeneratedFiles {
     fn of(apis: &Apis, output: &CommandOutput) -> CommandResult<Self> {
-        let states = apis.states();
+        let states = apis.statuses();
         let failed = states.iter().filter_map(|status| match &status.state {
             ApiState::Failed(reason) => Some(format!("{} cannot be read: {reason}", status.spec)),
             _ => None,

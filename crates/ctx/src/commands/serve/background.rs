@@ -5,7 +5,7 @@ use crate::commands::embedding_thread::EmbeddingThread;
 use crate::commands::refresh::{RefreshTasks, SourceRefresh, SyncReporter};
 use crate::scripts::ScriptSet;
 use crate::workspace::Workspace;
-use ctx_core::chain;
+use ctx_core::error_chain;
 use ctx_knowledge::Knowledge;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,13 +94,13 @@ async fn tend_index(knowledge: Arc<Knowledge>, shutdown: CancellationToken) {
     while !shutdown.is_cancelled() {
         let result = {
             let knowledge = knowledge.clone();
-            tokio::task::spawn_blocking(move || knowledge.tend()).await
+            tokio::task::spawn_blocking(move || knowledge.catch_up()).await
         };
         match result {
             Ok(Ok(())) => failed = false,
             Ok(Err(error)) if !failed => {
                 failed = true;
-                tracing::warn!("{}", chain(&error));
+                tracing::warn!("{}", error_chain(&error));
             }
             _ => {}
         }

@@ -56,7 +56,7 @@ pub(super) async fn serve(load: ConfigLoader, global: &GlobalOptions) -> Command
         ended = &mut serving => ended,
         () = loading => serving.await,
     };
-    mcp.drained(SHUTDOWN_GRACE_PERIOD).await;
+    mcp.drain(SHUTDOWN_GRACE_PERIOD).await;
     match live {
         Some(live) => live.end(SHUTDOWN_GRACE_PERIOD).await,
         None => {

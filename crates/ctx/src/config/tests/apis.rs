@@ -37,7 +37,7 @@ fn an_api_needs_no_more_than_its_description() {
     assert_eq!(apis[0].spec, Spec::File(config.root.join("specs/a.yaml")));
     assert!(matches!(&apis[1].spec, Spec::Web(url) if url.as_str() == "https://a/b.json"));
     let one = &apis[0];
-    assert_eq!((one.base_url.as_ref(), one.exposed, one.takes_credentials), (None, false, false));
+    assert_eq!((one.base_url.as_ref(), one.exposed, one.accepts_caller_credentials), (None, false, false));
     assert!(one.credentials.is_empty() && one.frozen.is_empty() && one.headers.is_empty());
     assert!(one.proxy.is_none() && one.rate_limit.is_none());
     assert_eq!(one.limits, ApiLimits::default());
@@ -50,7 +50,7 @@ fn every_key_has_an_effect() {
          headers = { X-Tenant = \"ours\" }\nrate_limit = \"10/s\"\nconcurrency = 3\ntimeout = 7\n",
     );
     assert_eq!(api.base_url.as_deref(), Some("https://a/v1"));
-    assert!(api.takes_credentials && api.exposed);
+    assert!(api.accepts_caller_credentials && api.exposed);
     assert_eq!(api.proxy.unwrap().expose(), "http://proxy:3128");
     assert_eq!(api.headers, [("X-Tenant".to_owned(), Secret::new("ours"))]);
     assert_eq!(api.rate_limit.unwrap(), "10/s".parse().unwrap());
@@ -310,7 +310,7 @@ fn an_api_argument_replaces_the_section_and_needs_no_trust() {
     let config = load_with_overrides(text, &cli_overrides(&["a=https://typed/x.json"], &[])).unwrap();
     let apis = apis(&config);
     assert_eq!(apis[0].spec.to_string(), "https://typed/x.json");
-    assert!(apis[0].credentials.is_empty() && !apis[0].exposed && apis[0].takes_credentials);
+    assert!(apis[0].credentials.is_empty() && !apis[0].exposed && apis[0].accepts_caller_credentials);
     assert_eq!(requests(&config), [("apis.b", "b.yaml")]);
 }
 

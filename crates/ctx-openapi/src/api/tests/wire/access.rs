@@ -125,7 +125,7 @@ async fn a_token_is_shared_and_renewed_once_refused() {
             }
             let expected = format!("Bearer token-{}", accepted.load(Ordering::SeqCst));
             let is_accepted = request.header("authorization") == Some(&expected);
-            if is_accepted { json_reply("1") } else { reply(401, "") }
+            if is_accepted { json_reply("1") } else { http_response(401, "") }
         });
         let catalog = catalog_for(version, &web, with_schemes([("client", client())]));
         let call_at_once = async || {
@@ -138,7 +138,7 @@ async fn a_token_is_shared_and_renewed_once_refused() {
             }
         };
         let tokens = || {
-            web.asked().into_iter().filter(|request| request.target() == "POST /token").collect::<Vec<_>>()
+            web.requests().into_iter().filter(|request| request.target() == "POST /token").collect::<Vec<_>>()
         };
         call_at_once().await;
         assert_eq!(tokens().len(), 1, "{version:?}");

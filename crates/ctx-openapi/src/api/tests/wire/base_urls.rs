@@ -77,10 +77,10 @@ async fn the_configured_base_url_overrides_the_description() {
         let base = other.url("/base/?team=1");
         let catalog = catalog_for(version, &web, |settings| settings.base_url = Some(base));
         call_named(&catalog, "query_text", json!({ "color": "blue" })).await.unwrap();
-        let request = other.asked().pop().unwrap();
+        let request = other.requests().pop().unwrap();
         assert_eq!(request.target(), "GET /base/query/text?team=1&color=blue", "{version:?}");
     }
-    assert!(web.asked().is_empty());
+    assert!(web.requests().is_empty());
 }
 
 #[tokio::test]

@@ -192,12 +192,12 @@ async fn binary_bodies_arrive_unchanged() {
         let encoded = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &bytes);
         let arguments = json!({ "body": { "base64": encoded } });
         let response = call_named(&catalog, "bytes_body", arguments).await.unwrap().value;
-        assert!(web.asked().pop().unwrap().body == bytes);
+        assert!(web.requests().pop().unwrap().body == bytes);
         // A binary response is a file that can be sent on, as a body and as a part.
         call_named(&catalog, "image_body", json!({ "body": response })).await.unwrap();
-        assert!(web.asked().pop().unwrap().body == bytes);
+        assert!(web.requests().pop().unwrap().body == bytes);
         call_named(&catalog, "parts_body", json!({ "file": response })).await.unwrap();
-        let part = web.asked().pop().unwrap().body;
+        let part = web.requests().pop().unwrap().body;
         let head = b"name=\"file\"; filename=\"file\"\r\nContent-Type: image/png\r\n\r\n";
         let start = part.windows(head.len()).position(|window| window == head).unwrap() + head.len();
         assert!(part[start..].starts_with(&bytes));

@@ -74,7 +74,7 @@ fn catalog_of(description: Description, change: impl FnOnce(&mut ApiSettings)) -
 
 /// A service that records requests and responds without content.
 fn recording_service() -> MockWebServer {
-    MockWebServer::serve(|_| reply(204, ""))
+    MockWebServer::serve(|_| http_response(204, ""))
 }
 
 /// The request that a call of an operation sends.
@@ -84,9 +84,9 @@ async fn sent_request(
     name: &str,
     arguments: Value,
 ) -> Result<RecordedRequest, ToolError> {
-    let before = web.asked().len();
+    let before = web.requests().len();
     let called = call_named(catalog, name, arguments).await;
-    let requests = web.asked();
+    let requests = web.requests();
     assert_eq!(requests.len() - before, usize::from(called.is_ok()), "{name}: {called:?}");
     called.map(|_| requests[before].clone())
 }

@@ -43,13 +43,15 @@ pub(super) async fn login(
         if open_browser && let Err(problem) = browser::open(login.url()) {
             output.say(&format!("no browser can be opened ({problem}); open the address in one"));
         }
-        let answer =
-            tokio::time::timeout(LOGIN_MAX, redirect.wait_for_response(|query| login.is_answered_by(query)));
+        let answer = tokio::time::timeout(
+            LOGIN_MAX,
+            redirect.wait_for_response(|query| login.matches_redirect(query)),
+        );
         let answer = answer.await.map_err(|_| {
             CommandError::new(format!("nobody logged in within {} minutes", LOGIN_MAX.as_secs() / 60))
         })?;
         login.finish(&answer).await.map_err(|error| failed(workspace, &error))?;
-        upstreams.reached(name).await.map_err(|error| {
+        upstreams.wait_until_connected(name).await.map_err(|error| {
             CommandError::new(format!("you are logged in, but {}", workspace.masked(error.to_string())))
         })
     };
@@ -59,7 +61,7 @@ pub(super) async fn login(
             return Err(CommandError { exit, ..CommandError::new("given up; nothing was changed") });
         }
     }
-    let tools = upstreams.states().first().map_or(0, |status| status.tools);
+    let tools = upstreams.statuses().first().map_or(0, |status| status.tools);
     output.print_result(&json!({ "name": name.as_str(), "tools": tools }), || {
         format!("✓ logged in; {name} has {}\n", count(tools as u64, "tool"))
     })

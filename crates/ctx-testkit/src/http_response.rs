@@ -47,7 +47,7 @@ impl HttpResponse {
 
     /// The `source_id` of every search result, best first.
     #[track_caller]
-    pub fn found(&self) -> Vec<String> {
+    pub fn found_ids(&self) -> Vec<String> {
         result_ids(&self.body)
     }
 }
