@@ -1,5 +1,7 @@
 //! `cargo xtask tidy`: rules about files and dependencies that no other tool enforces.
 
+mod words;
+
 use crate::run::{cargo, output, root};
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -148,9 +150,20 @@ fn check_files(breaches: &mut Vec<String>) -> Result<()> {
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
             .current_dir(root()),
     )?;
-    for path in listed.lines().filter(|path| path.ends_with(".rs")) {
+    let mut types = words::TypeNames::default();
+    for path in listed.lines() {
         // Deleted, but still in git's index.
         let Ok(text) = fs::read_to_string(root().join(path)) else { continue };
+        if path.ends_with(".md") {
+            words::check_page(path, &text, breaches);
+        }
+        if !path.ends_with(".rs") {
+            continue;
+        }
+        // Its tables and tests contain what they look for.
+        if path != "xtask/src/tidy/words.rs" {
+            words::check_rust(path, &text, &mut types, breaches);
+        }
         let file = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
         if !text.starts_with("//!") {
             breaches.push(format!("{path}: begins without a `//!` line that says what it is"));
@@ -179,6 +192,7 @@ fn check_files(breaches: &mut Vec<String>) -> Result<()> {
             breaches.push(format!("{path}: an `unsafe` block without a SAFETY line"));
         }
     }
+    types.check(breaches);
     Ok(())
 }
 

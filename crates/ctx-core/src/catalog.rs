@@ -6,7 +6,7 @@
 mod awaited_provider;
 mod build;
 mod door;
-mod left_out;
+mod unusable;
 
 pub use build::CatalogBuilder;
 pub use door::json_size;
@@ -220,7 +220,7 @@ impl Catalog {
     }
 
     /// The store of kept files; used only by [`Call::keep`] and [`Call::kept`].
-    pub(crate) fn keeper(&self) -> Option<&dyn FileStore> {
+    pub(crate) fn file_store(&self) -> Option<&dyn FileStore> {
         self.keeper.as_deref()
     }
 

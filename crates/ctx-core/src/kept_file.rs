@@ -37,16 +37,16 @@ pub trait FileStore: Send + Sync + 'static {
 impl Call {
     /// Stores a file for the caller of this call, and returns its URI. `None` if the catalog has no store for files,
     /// and for a CLI command: the store would end with its process.
-    pub fn keep(&self, file: &StoredFile) -> Option<String> {
+    pub fn store_file(&self, file: &StoredFile) -> Option<String> {
         let is_command = *self.caller() == Caller::Cli && self.depth() == 0;
-        let keeper = self.catalog().keeper().filter(|_| !is_command)?;
-        Some(keeper.store(file.clone(), self.identity()))
+        let files = self.catalog().file_store().filter(|_| !is_command)?;
+        Some(files.store(file.clone(), self.identity()))
     }
 
     /// The file with this URI that was stored for the caller of this call.
-    pub fn kept(&self, uri: &str) -> Result<StoredFile, ToolError> {
-        match self.catalog().keeper() {
-            Some(keeper) => keeper.load(uri, self.identity()),
+    pub fn load_file(&self, uri: &str) -> Result<StoredFile, ToolError> {
+        match self.catalog().file_store() {
+            Some(files) => files.load(uri, self.identity()),
             None => Err(ToolError::not_found("no files are kept here")),
         }
     }

@@ -5,7 +5,6 @@
 
 mod address;
 mod agent;
-mod answer;
 mod argument_schema;
 mod body;
 mod builtin;
@@ -18,7 +17,6 @@ mod defaults;
 mod document;
 mod effort;
 mod error;
-mod figures;
 mod kept_file;
 mod lazy_argument_schema;
 mod limits;
@@ -30,7 +28,9 @@ mod policy;
 mod rate;
 mod redact;
 mod resource;
+mod result_format;
 mod result_observations;
+mod retrieval_metrics;
 mod run;
 mod schema;
 mod scope;
@@ -43,7 +43,6 @@ mod visible;
 
 pub use address::{AddressPolicy, ForbiddenAddress, NetworkScope};
 pub use agent::{Agent, AgentArgument, AgentSource, AgentSpec, Message, Prompt, Role};
-pub use answer::{ResultFormat, is_call_tool_result};
 pub use argument_schema::{ArgumentSchema, SchemaError, json_schema};
 pub use body::BodyArgument;
 pub use builtin::BuiltinProvider;
@@ -56,7 +55,6 @@ pub use document::{
     SinkClosed, SourceError, SourceName, Watch, Watcher,
 };
 pub use error::{ErrorKind, ToolError, error_chain};
-pub use figures::RetrievalMetrics;
 pub use kept_file::{FILE_PREFIX, FileStore, StoredFile};
 pub use limits::Limits;
 pub use live::LiveCatalog;
@@ -70,6 +68,8 @@ pub use resource::{
     Resource, ResourceChange, ResourceContent, ResourcePage, ResourceSubscription, ResourceTemplate,
     Resources,
 };
+pub use result_format::{ResultFormat, is_call_tool_result};
+pub use retrieval_metrics::RetrievalMetrics;
 pub use run::{NestedCallStats, NoRunLog, Run, RunId, RunLog, RunOutcome};
 pub use schema::Schema;
 pub use scope::{InvalidScopes, ScopePolicy};

@@ -112,7 +112,7 @@ async fn malformed_json_is_refused_with_its_position() {
 }
 
 #[tokio::test]
-async fn a_key_that_stands_twice_is_refused_at_any_depth() {
+async fn duplicate_keys_are_refused_at_any_depth() {
     let server = server().await;
     for (text, key) in [
         (r#"{"a":1,"a":2}"#, "a"),

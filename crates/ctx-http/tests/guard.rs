@@ -105,7 +105,7 @@ async fn a_host_that_is_not_text_is_refused() {
 }
 
 #[tokio::test]
-async fn a_target_that_names_its_host_is_held_to_it() {
+async fn the_host_of_an_absolute_target_is_checked() {
     let server = ServerBuilder::new().start().await;
     let whole = |host: &str| get(&format!("http://{host}/health"));
     assert_eq!(server.send(whole("localhost")).await.status, 200);
@@ -248,7 +248,7 @@ async fn a_preflight_of_an_allowed_origin_needs_no_token() {
 }
 
 #[tokio::test]
-async fn others_ask_for_leave_in_vain() {
+async fn preflights_of_other_origins_are_refused() {
     let server = ServerBuilder::with(standard_tools()).allowed_origin(ORIGIN).token(TOKEN).start().await;
     for origin in ["https://evil.example", "null", "http://localhost:3000"] {
         assert_origin_forbidden(&server.send(preflight(origin)).await);

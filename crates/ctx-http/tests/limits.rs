@@ -242,7 +242,7 @@ async fn connections_over_the_limit_are_refused_with_retry_after() {
 }
 
 #[tokio::test]
-async fn one_address_takes_its_share_of_the_places_and_others_are_served() {
+async fn one_peer_cannot_take_all_connection_slots() {
     let server = server(HttpLimits { connections: 4, connections_per_peer: 2, ..LIMITS }).await;
     let (first, _second) = (hold_connection(&server).await, hold_connection(&server).await);
     let mut client = server.connect().await;

@@ -125,7 +125,7 @@ async fn a_token_may_be_meant_for_others_too_and_need_not_name_its_key() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_good_now_and_here_is_refused() {
+async fn a_token_that_is_not_valid_now_or_not_for_this_server_is_refused() {
     let (key, issuer, server) = start_with_issuer().await;
     let now = claims(&issuer, json!({}))["iat"].as_u64().unwrap();
     for (changes, why) in [

@@ -15,7 +15,7 @@ fn workspace() -> Workspace {
 }
 
 /// The files by name, with a word for the state of each.
-fn listed(knowledge: &Knowledge) -> Vec<(String, &'static str)> {
+fn list_states(knowledge: &Knowledge) -> Vec<(String, &'static str)> {
     let files = knowledge.files(&notes(), None, 100).unwrap();
     let state = |state: &FileState| match state {
         FileState::Indexed => "indexed",
@@ -38,7 +38,7 @@ async fn each_file_is_listed_with_its_state_and_the_reason() {
     let synced = sync(&knowledge).await;
     let all =
         [("a.md", "indexed"), ("damaged.pdf", "unreadable"), ("empty.md", "empty"), ("picture.png", "empty")];
-    assert_eq!(listed(&knowledge), expected(all));
+    assert_eq!(list_states(&knowledge), expected(all));
     let damaged = knowledge.files(&notes(), None, 100).unwrap().remove(1);
     let reason = synced.warnings[0].reason.clone();
     assert_eq!(damaged.state, FileState::Unreadable { reason, has_earlier_text: false });
@@ -48,7 +48,7 @@ async fn each_file_is_listed_with_its_state_and_the_reason() {
     workspace.remove("empty.md");
     sync(&knowledge).await;
     let all = [("a.md", "indexed"), ("damaged.pdf", "unreadable"), ("picture.png", "indexed")];
-    assert_eq!(listed(&knowledge), expected(all));
+    assert_eq!(list_states(&knowledge), expected(all));
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn names_that_an_earlier_version_did_not_store_come_with_the_next_sync() {
     let store = RawConnection::open(&workspace.store_path()).unwrap();
     store.execute("UPDATE passed_over SET source_id = NULL, read_at = NULL").unwrap();
     let knowledge = workspace.open();
-    let before = listed(&knowledge);
+    let before = list_states(&knowledge);
     assert_eq!(before.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a.md", "", "", ""]);
 
     let unchanged = sync(&knowledge).await;
@@ -68,7 +68,7 @@ async fn names_that_an_earlier_version_did_not_store_come_with_the_next_sync() {
     );
     let all =
         [("a.md", "indexed"), ("damaged.pdf", "unreadable"), ("empty.md", "empty"), ("picture.png", "empty")];
-    assert_eq!(listed(&knowledge), expected(all));
+    assert_eq!(list_states(&knowledge), expected(all));
     let is_dated = |name: &str| {
         let files = knowledge.files(&notes(), None, 100).unwrap();
         files.iter().find(|file| file.source_id.as_deref() == Some(name)).unwrap().read_at.is_some()

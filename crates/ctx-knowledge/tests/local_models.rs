@@ -121,7 +121,7 @@ impl ModelFolder {
     }
 
     fn problem(&self) -> String {
-        shown(&self.open().err().unwrap(), &self.path())
+        normalize_error(&self.open().err().unwrap(), &self.path())
     }
 }
 
@@ -131,7 +131,7 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
 }
 
 /// The error without the parts that differ from run to run, and without the ending that all have.
-fn shown(problem: &str, path: &Path) -> String {
+fn normalize_error(problem: &str, path: &Path) -> String {
     let supported = "; what can be used are BERT models with the uncased English vocabulary, like \
                      all-MiniLM-L6-v2, bge-small-en-v1.5 or gte-small";
     problem.replace(&path.display().to_string(), "MODEL").replace(supported, "; …")
@@ -279,7 +279,7 @@ fn missing_files_are_named() {
     );
     let folder = ModelFolder::new();
     let settings = EmbedderSettings { path: Some(folder.path().join("none")), ..EmbedderSettings::default() };
-    assert_eq!(shown(&missing(&settings), &folder.path()), "path: MODEL/none is no folder");
+    assert_eq!(normalize_error(&missing(&settings), &folder.path()), "path: MODEL/none is no folder");
     let settings =
         EmbedderSettings { path: Some(folder.path()), dimensions: Some(256), ..EmbedderSettings::default() };
     assert_eq!(missing(&settings), "dims: the model makes vectors of 32 numbers; leave it out");
@@ -299,13 +299,13 @@ fn tensors_that_contradict_the_configuration_are_an_error_on_first_use() {
     let folder = ModelFolder::new().set("num_hidden_layers", json!(3));
     let Err(EmbedError::Refused(problem)) = embed(&folder.embedder()) else { panic!("not refused") };
     assert_eq!(
-        shown(&problem, &folder.path()),
+        normalize_error(&problem, &folder.path()),
         "MODEL/model.safetensors: has no tensor `encoder.layer.2.attention.self.query.weight`"
     );
     let folder = folder.set("intermediate_size", json!(48));
     let Err(EmbedError::Refused(problem)) = embed(&folder.embedder()) else { panic!("not refused") };
     assert_eq!(
-        shown(&problem, &folder.path()),
+        normalize_error(&problem, &folder.path()),
         "MODEL/model.safetensors: `encoder.layer.0.intermediate.dense.weight` has the shape [64, 32], \
          where [48, 32] is needed"
     );
@@ -344,5 +344,8 @@ fn weights_that_changed_since_opening_are_an_error() {
     let embedder = folder.embedder();
     let folder = folder.file("model.safetensors", weights("", "BF16"));
     let Err(EmbedError::Refused(problem)) = embed(&embedder) else { panic!("not refused") };
-    assert_eq!(shown(&problem, &folder.path()), "MODEL/model.safetensors has changed; start again to use it");
+    assert_eq!(
+        normalize_error(&problem, &folder.path()),
+        "MODEL/model.safetensors has changed; start again to use it"
+    );
 }

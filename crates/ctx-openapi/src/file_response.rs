@@ -16,7 +16,7 @@ pub(crate) fn store_as_file(response: &HttpResponse, content_type: &str, call: &
     let name = disposition.and_then(|text| file_name(&String::from_utf8_lossy(text.as_bytes())));
     let (content_type, size) = (content_type.to_owned(), response.body.len());
     let file = StoredFile { name, content_type, bytes: response.body.as_slice().into() };
-    let uri = call.keep(&file)?;
+    let uri = call.store_file(&file)?;
     let mut value = Map::new();
     value.insert("uri".to_owned(), uri.as_str().into());
     value.insert("content_type".to_owned(), file.content_type.as_str().into());

@@ -13,6 +13,7 @@ mod functions;
 mod guarded;
 mod hostile;
 mod http_response;
+mod mock_web_server;
 mod outcome;
 mod pdf;
 mod process;
@@ -20,7 +21,6 @@ mod server;
 mod snapshot;
 mod tool;
 mod user;
-mod web;
 mod workspace;
 
 pub use authority::{AuthorizationServer, SigningKey, valid_claims};
@@ -32,12 +32,12 @@ pub use functions::{
 pub use guarded::{OAUTH_SECRET, OAuthMcpServer, browse};
 pub use hostile::{HostileScript, hostile_scripts};
 pub use http_response::HttpResponse;
+pub use mock_web_server::{MockWebServer, RecordedRequest, http_response, http_response_with};
 pub use outcome::CommandOutput;
 pub use pdf::{PDF_PAGES, pdf};
 pub use process::{DEADLINE, signal, wait_until};
 pub use server::TestServer;
 pub use tool::{Arguments, TestTool, ToolFuture, echo, provider, tool};
-pub use web::{MockWebServer, RecordedRequest, http_response, http_response_with};
 pub use workspace::TestWorkspace;
 
 #[doc(hidden)]

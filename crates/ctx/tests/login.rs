@@ -68,7 +68,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_login_is_asked_for_made_and_taken_up_by_what_runs() {
+fn a_login_is_requested_made_and_used_by_a_running_server() {
     let up = OAuthMcpServer::start();
     let w = workspace(&up);
     let server = w.spawn_server();
@@ -110,7 +110,7 @@ fn a_login_is_asked_for_made_and_taken_up_by_what_runs() {
 }
 
 #[test]
-fn all_that_is_kept_is_the_users_alone_whatever_the_umask() {
+fn stored_credentials_are_private_whatever_the_umask() {
     let w = TestWorkspace::new().file("docs/a.md", "harbour").file("docs/b.md", "ship");
     w.shell("umask 000; ctx sync && ctx search harbour && ctx trust && ctx runs").success();
     let mut folders = vec![w.data("")];
@@ -134,7 +134,7 @@ fn all_that_is_kept_is_the_users_alone_whatever_the_umask() {
 }
 
 #[test]
-fn what_a_login_brings_is_shown_nowhere() {
+fn tokens_are_shown_nowhere() {
     let up = OAuthMcpServer::start();
     let w = workspace(&up);
     let server = w.spawn_server();

@@ -131,7 +131,7 @@ fn mcp_clients_are_told_which_scopes_are_missing() {
 }
 
 #[test]
-fn a_script_gets_no_further_than_who_sent_it() {
+fn a_script_has_the_scopes_of_its_caller() {
     let team = OAuthWorkspace::start("");
     let (reader, writer) = (team.token("ctx:read"), team.token("ctx:read ctx:write"));
     let found = team.execute(&reader, "return #context.search('button')");

@@ -80,7 +80,7 @@ impl Resources for KeptFiles {
     }
 
     async fn read(&self, uri: &str, call: &Call) -> Result<Vec<ResourceContent>, ToolError> {
-        let StoredFile { content_type, bytes, .. } = call.kept(uri)?;
+        let StoredFile { content_type, bytes, .. } = call.load_file(uri)?;
         let (uri, blob) = (uri.to_owned(), Some(BASE64_STANDARD.encode(bytes)));
         Ok(vec![ResourceContent { uri, mime_type: Some(content_type), blob, ..ResourceContent::default() }])
     }
@@ -121,7 +121,7 @@ impl Tool for FileTool {
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let number = |name: &str| arguments.get(name).and_then(Value::as_f64).map(|number| number as usize);
-        let file = call.kept(arguments.get("uri").and_then(Value::as_str).unwrap_or_default())?;
+        let file = call.load_file(arguments.get("uri").and_then(Value::as_str).unwrap_or_default())?;
         let (skip, take) =
             (number("from").unwrap_or(1).saturating_sub(1), number("count").unwrap_or(usize::MAX));
         let total = file.bytes.len();

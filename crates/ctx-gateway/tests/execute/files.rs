@@ -27,13 +27,13 @@ fn places() -> Arc<dyn Provider> {
             bytes: BYTES.into(),
         };
         Box::pin(async move {
-            Ok(json!({ "uri": call.keep(&file), "content_type": file.content_type, "bytes": 6 }).into())
+            Ok(json!({ "uri": call.store_file(&file), "content_type": file.content_type, "bytes": 6 }).into())
         })
     });
     let upload = tool("upload", |arguments, call| {
         Box::pin(async move {
             let uri = arguments.get("file").and_then(|file| file["uri"].as_str()).unwrap_or_default();
-            let file = call.kept(uri)?;
+            let file = call.load_file(uri)?;
             Ok(json!({ "name": file.name, "type": file.content_type, "numbers": file.bytes.to_vec() }).into())
         })
     });

@@ -44,7 +44,7 @@ impl FileArgument {
             FileSource::Text(text) => text.as_bytes().to_vec(),
             FileSource::Base64(text) => decode_base64(text).ok_or("has a `base64` that is none")?,
             FileSource::Kept(uri) => {
-                let file = call.ok_or("is a file that is kept, and none are here")?.kept(uri);
+                let file = call.ok_or("is a file that is kept, and none are here")?.load_file(uri);
                 let file = file.map_err(|error| format!("cannot be sent: {}", error.message()))?;
                 let (name, content_type) = (name.or(file.name), content_type.or(Some(file.content_type)));
                 return Ok(Self { name, content_type, bytes: file.bytes.to_vec() });

@@ -95,7 +95,7 @@ pub(crate) const TREATMENTS: &[(&str, &str, Treatment)] = &[
     (
         "docs/guide/upstreams.md",
         "ctx upstream login",
-        TestedBy("a_login_is_asked_for_made_and_taken_up_by_what_runs"),
+        TestedBy("a_login_is_requested_made_and_used_by_a_running_server"),
     ),
     (
         "docs/guide/upstreams.md",

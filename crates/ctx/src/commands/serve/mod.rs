@@ -1,11 +1,11 @@
 //! `ctx serve`: serves a workspace at an address (HTTP and MCP), or MCP on stdin and stdout.
 
 mod background;
-mod follow;
+mod config_watcher;
 mod server;
 mod stdio;
 
-pub(super) use follow::{LiveWorkspace, ReloadOptions};
+pub(super) use config_watcher::{LiveWorkspace, ReloadOptions};
 pub(super) use server::BoundServer;
 
 use super::refresh::{RefreshTasks, SyncEvent};

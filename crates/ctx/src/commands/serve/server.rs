@@ -1,7 +1,7 @@
 //! The HTTP server of a workspace, with MCP at `/mcp`.
 
 use super::background::raise_descriptor_limit;
-use super::follow::LiveWorkspace;
+use super::config_watcher::LiveWorkspace;
 use super::{mcp_server, until_signal};
 use crate::cli::data_folders;
 use crate::config::Config;

@@ -24,7 +24,7 @@ fn other(credential: Credential) -> Credentials {
     Credentials { other: Some(credential), ..Credentials::default() }
 }
 
-fn shown(config: &Config) -> String {
+fn settings_json(config: &Config) -> String {
     serde_json::to_string(&config.shown_settings()).unwrap()
 }
 
@@ -234,7 +234,7 @@ fn secrets_of_an_api_are_masked_wherever_they_are_written() {
         "frozen_params = { key = \"${KEY}\", more = [\"${KEY}\"] }",
     ] {
         let config = load(&format!("[apis.a]\nspec = \"a.yaml\"\n{keys}\n")).unwrap();
-        let shown = shown(&config);
+        let shown = settings_json(&config);
         assert!(!shown.contains("hunter2") && shown.contains("***"), "{keys}: {shown}");
         assert!(!format!("{:?}", config.settings).contains("hunter2"), "{keys}");
         // A service's response would contain the token without its scheme.
@@ -242,7 +242,7 @@ fn secrets_of_an_api_are_masked_wherever_they_are_written() {
         assert!(!redactor.text("got hunter2hunter2".to_owned()).contains("hunter2"), "{keys}");
     }
     let config = load("[frozen_params]\nkey = \"${KEY}\"\nversion = \"2026-01-01\"\n").unwrap();
-    let shown = shown(&config);
+    let shown = settings_json(&config);
     assert!(!shown.contains("hunter2") && shown.contains("2026-01-01"), "{shown}");
 }
 
@@ -253,13 +253,13 @@ fn what_is_no_secret_of_an_api_is_shown() {
          hunter2hunter2\" }\nheaders = { Accept = \"application/vnd.x\" }\nfrozen_params = { version = \"v2-beta\" }\n",
     )
     .unwrap();
-    let shown = shown(&config);
+    let shown = settings_json(&config);
     for plain in ["jane.doe", "\"basic\"", "application/vnd.x", "v2-beta"] {
         assert!(shown.contains(plain), "{plain}: {shown}");
     }
     // Short secrets are masked, too.
     let config = load("[apis.a]\nspec = \"a.yaml\"\nauth = \"qwx\"\n").unwrap();
-    assert!(!self::shown(&config).contains("qwx"));
+    assert!(!self::settings_json(&config).contains("qwx"));
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn auth_arguments_override_configured_credentials() {
     let schemes: Vec<&String> = apis[2].credentials.by_scheme.keys().collect();
     assert_eq!(schemes, ["one", "two"]);
     assert!(config.apis(&|_| true).1.is_empty());
-    assert!(!shown(&config).contains("hunter2"));
+    assert!(!settings_json(&config).contains("hunter2"));
 }
 
 #[test]

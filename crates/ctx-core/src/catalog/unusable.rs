@@ -7,7 +7,7 @@ impl CatalogBuilder {
     /// Adds a provider that is configured but unusable, wholly or in part, with the reason. Calls of its tools fail
     /// with that reason instead of `not found`.
     #[must_use]
-    pub fn left_out(mut self, provider: Identifier, reason: String) -> Self {
+    pub fn unusable_provider(mut self, provider: Identifier, reason: String) -> Self {
         self.left_out.insert(provider, reason);
         self
     }
