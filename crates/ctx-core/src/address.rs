@@ -82,7 +82,7 @@ impl AddressPolicy {
     }
 
     /// Checks the host of a URL without resolving it: a literal address or a `localhost` name. Other names are checked
-    /// when they are resolved, by [`AddressPolicy::reachable`].
+    /// when they are resolved, by [`AddressPolicy::filter_allowed`].
     pub fn check_host(self, host: &str) -> Result<(), ForbiddenAddress> {
         match literal(host) {
             Some(address) => self.check(address),

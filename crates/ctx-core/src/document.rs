@@ -249,7 +249,7 @@ impl Sink {
         !self.known.is_current(source_id, fingerprint)
     }
 
-    /// Announces documents for which [`Sink::wants`] will be called, a few hundred at a time, so that they are looked
+    /// Announces documents for which [`Sink::needs_read`] will be called, a few hundred at a time, so that they are looked
     /// up together. Optional; but `wants` must be called for every announced document.
     pub fn prefetch(&self, source_ids: &[&str]) {
         if !source_ids.is_empty() {

@@ -85,7 +85,7 @@ pub trait Provider: Send + Sync + 'static {
     /// Waits while its tools are unknown: until it has connected, or the first attempt has failed.
     async fn wait_until_known(&self) {}
 
-    /// Waits for its tools on behalf of a call: like [`Provider::settle`], but may try again if an attempt has failed.
+    /// Waits for its tools on behalf of a call: like [`Provider::wait_until_known`], but may try again if an attempt has failed.
     /// The error says why its tools are unknown.
     async fn connect(&self) -> Result<(), ToolError> {
         self.wait_until_known().await;

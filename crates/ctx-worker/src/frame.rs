@@ -240,7 +240,7 @@ pub struct IncomingFrames {
 }
 
 impl IncomingFrames {
-    /// The next frame and its length, or `None` while it is incomplete. The buffer is unchanged until [`Self::take`].
+    /// The next frame and its length, or `None` while it is incomplete. The buffer is unchanged until [`Self::consume`].
     pub fn next_frame(&self) -> Result<Option<(Frame<'_>, usize)>, ProtocolViolation> {
         Frame::read_from(self.buffer.get(self.consumed..).unwrap_or_default())
     }

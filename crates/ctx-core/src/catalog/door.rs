@@ -235,7 +235,7 @@ impl Catalog {
 
     /// Checks whether the policy allows this caller to call a tool, given by full or outward name. [`Catalog::call`]
     /// makes the same check; this is for code that must know in advance. Waits for a provider whose tools are not known
-    /// yet, as [`Provider::settle`](crate::Provider::settle) does.
+    /// yet, as [`Provider::wait_until_known`](crate::Provider::wait_until_known) does.
     pub async fn permit(
         &self,
         name: &str,
