@@ -1,4 +1,4 @@
-//! Benchmarks of MCP: the overhead of a call over plain HTTP, load by many clients, and startup on stdin and stdout.
+//! Benchmarks of MCP: the overhead of a call over plain HTTP, load by many clients, and startup over stdio.
 
 use super::process;
 use super::{median, percentile};
@@ -15,13 +15,13 @@ use xtask::{HttpConnection, ServerProcess, with_test_env};
 const CONFIG: &str = "[server]\nbind = \"127.0.0.1:0\"\n[connectors.filesystem.notes]\nroot = \"notes\"\n";
 const WARM_UP_CALLS: usize = 500;
 const CALLS: usize = 4_000;
-/// Number of rounds. Protocols alternate, so that other load on the machine affects all of them alike.
+/// Number of rounds. Each round measures every protocol, so that other load on the machine affects all of them alike.
 const ROUNDS: usize = 5;
 const CLIENTS: usize = 200;
 const LOAD_TIME: Duration = Duration::from_secs(60);
 const STARTS: usize = 21;
-const NEWEST: &str = "2026-07-28";
-const OLDER: &str = "2025-11-25";
+const STATELESS_VERSION: &str = "2026-07-28";
+const SESSION_VERSION: &str = "2025-11-25";
 
 /// Measures the release binary.
 pub(super) fn measure(binary: &Path) -> Result<()> {
@@ -35,10 +35,10 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
     measure_overhead(&server)?;
     measure_load(&server)?;
     server.stop()?;
-    measure_start(binary, &config)
+    measure_startup(binary, &config)
 }
 
-/// A client that calls `sources` over one of the protocols.
+/// A client that calls the tool `sources` over one of the protocols.
 trait BenchClient {
     fn call(&mut self) -> Result<()>;
 }
@@ -53,7 +53,7 @@ impl BenchClient for RestClient {
     }
 }
 
-/// An MCP client of the newest, stateless revision: every request repeats protocol version and capabilities.
+/// An MCP client of revision 2026-07-28, which is stateless: every request repeats protocol version and capabilities.
 struct StatelessClient(HttpConnection);
 
 impl StatelessClient {
@@ -64,7 +64,7 @@ impl StatelessClient {
 impl BenchClient for StatelessClient {
     fn call(&mut self) -> Result<()> {
         let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": NEWEST,
+            "io.modelcontextprotocol/protocolVersion": STATELESS_VERSION,
             "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "0" },
             "io.modelcontextprotocol/clientCapabilities": {},
         });
@@ -76,7 +76,7 @@ impl BenchClient for StatelessClient {
     }
 }
 
-/// An MCP client of an older revision, with a session.
+/// An MCP client of revision 2025-11-25, with a session.
 struct SessionClient {
     connection: HttpConnection,
     headers: String,
@@ -90,7 +90,8 @@ impl SessionClient {
             json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize_params() });
         connection.post_with("/mcp", accept, &body.to_string())?;
         let session = connection.header("mcp-session-id").context("no session")?.to_owned();
-        let headers = format!("{accept}mcp-session-id: {session}\r\nmcp-protocol-version: {OLDER}\r\n");
+        let headers =
+            format!("{accept}mcp-session-id: {session}\r\nmcp-protocol-version: {SESSION_VERSION}\r\n");
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         connection.post_with("/mcp", &headers, initialized)?;
         Ok(Self { connection, headers })
@@ -108,10 +109,11 @@ impl BenchClient for SessionClient {
 }
 
 fn initialize_params() -> Value {
-    json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": { "name": "bench", "version": "0" } })
+    let client_info = json!({ "name": "bench", "version": "0" });
+    json!({ "protocolVersion": SESSION_VERSION, "capabilities": {}, "clientInfo": client_info })
 }
 
-/// Opens a new connection for a protocol. One per round, since the server closes connections that are idle for long.
+/// Connects a client. Each round opens new ones, since the server closes connections that are idle for long.
 type OpenClient = fn(&str) -> Result<Box<dyn BenchClient>>;
 
 const PROTOCOLS: [(&str, OpenClient); 3] = [
@@ -121,25 +123,26 @@ const PROTOCOLS: [(&str, OpenClient); 3] = [
 ];
 
 fn measure_overhead(server: &ServerProcess) -> Result<()> {
+    // For each protocol: CPU time per call (one figure per round), and the latency of every call, both in ms.
     let mut figures: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); PROTOCOLS.len()];
     for _ in 0..ROUNDS {
-        for ((_, open), (cpu, times)) in PROTOCOLS.iter().zip(&mut figures) {
+        for ((_, open), (cpu, latencies)) in PROTOCOLS.iter().zip(&mut figures) {
             let mut client = open(&server.address)?;
             (0..WARM_UP_CALLS).try_for_each(|_| client.call())?;
-            let before = process::cpu_of(server.id());
+            let cpu_before = process::cpu_of(server.id());
             for _ in 0..CALLS {
                 let started = Instant::now();
                 client.call()?;
-                times.push(started.elapsed().as_secs_f64() * 1e3);
+                latencies.push(started.elapsed().as_secs_f64() * 1e3);
             }
-            cpu.push((process::cpu_of(server.id()) - before) * 1e3 / CALLS as f64);
+            cpu.push((process::cpu_of(server.id()) - cpu_before) * 1e3 / CALLS as f64);
         }
     }
     println!("\n| the same call | CPU ms | more than plain HTTP | p50 ms | p95 ms |\n|---|---|---|---|---|");
     let plain = median(figures.first().map(|(cpu, _)| cpu.clone()).unwrap_or_default());
-    for ((name, _), (cpu, mut times)) in PROTOCOLS.iter().zip(figures) {
+    for ((name, _), (cpu, mut latencies)) in PROTOCOLS.iter().zip(figures) {
         let cpu = median(cpu);
-        let (p50, p95) = (median(times.clone()), percentile(&mut times, 0.95));
+        let (p50, p95) = (median(latencies.clone()), percentile(&mut latencies, 0.95));
         println!("| {name} | {cpu:.3} | {:.3} | {p50:.3} | {p95:.3} |", cpu - plain);
     }
     Ok(())
@@ -149,31 +152,31 @@ fn measure_load(server: &ServerProcess) -> Result<()> {
     let memory = || process::memory_mib(server.id(), "VmRSS");
     let before = memory();
     let calls = AtomicU64::new(0);
-    let until = Instant::now() + LOAD_TIME;
+    let deadline = Instant::now() + LOAD_TIME;
     let mut halfway = 0.0;
     std::thread::scope(|scope| -> Result<()> {
-        let client = |number: usize| -> Result<()> {
+        let run_client = |number: usize| -> Result<()> {
             let mut client: Box<dyn BenchClient> = match number % 2 {
                 0 => Box::new(StatelessClient(HttpConnection::open(&server.address)?)),
                 _ => Box::new(SessionClient::open(&server.address)?),
             };
-            while Instant::now() < until {
+            while Instant::now() < deadline {
                 client.call()?;
                 calls.fetch_add(1, Ordering::Relaxed);
             }
             Ok(())
         };
-        let clients: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || client(number))).collect();
+        let threads: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || run_client(number))).collect();
         std::thread::sleep(LOAD_TIME / 2);
         halfway = memory();
-        clients.into_iter().try_for_each(|client| client.join().ok().context("a client failed")?)
+        threads.into_iter().try_for_each(|thread| thread.join().ok().context("a client failed")?)
     })?;
-    let (calls, at_end) = (calls.into_inner(), memory());
+    let (calls, after) = (calls.into_inner(), memory());
     println!(
         "\n| clients at once | calls | a second | MiB before | halfway | after |\n|---|---|---|---|---|---|"
     );
     println!(
-        "| {CLIENTS} for {} s, no error | {calls} | {:.0} | {before:.1} | {halfway:.1} | {at_end:.1} |",
+        "| {CLIENTS} for {} s, no error | {calls} | {:.0} | {before:.1} | {halfway:.1} | {after:.1} |",
         LOAD_TIME.as_secs(),
         calls as f64 / LOAD_TIME.as_secs_f64()
     );
@@ -181,8 +184,8 @@ fn measure_load(server: &ServerProcess) -> Result<()> {
 }
 
 /// Time from the start of the process to its first response, and from the end of its stdin to its exit.
-fn measure_start(binary: &Path, config: &Path) -> Result<()> {
-    let (mut ready, mut exited) = (Vec::new(), Vec::new());
+fn measure_startup(binary: &Path, config: &Path) -> Result<()> {
+    let (mut startup_times, mut exit_times) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let started = Instant::now();
         let mut child = with_test_env(&mut Command::new(binary))
@@ -193,20 +196,23 @@ fn measure_start(binary: &Path, config: &Path) -> Result<()> {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        ready.push(first_answer(&mut child, started)?);
+        startup_times.push(first_response_ms(&mut child, started)?);
         let closed = Instant::now();
         drop(child.stdin.take());
         ensure!(child.wait()?.success(), "it did not end well");
-        exited.push(closed.elapsed().as_secs_f64() * 1e3);
+        exit_times.push(closed.elapsed().as_secs_f64() * 1e3);
     }
     println!("\n| on pipes | p50 ms | slowest ms |\n|---|---|---|");
-    for (name, mut figures) in [("start to the first answer", ready), ("end of input to the end", exited)] {
+    for (name, mut figures) in
+        [("start to the first answer", startup_times), ("end of input to the end", exit_times)]
+    {
         println!("| {name} | {:.0} | {:.0} |", median(figures.clone()), percentile(&mut figures, 1.0));
     }
     Ok(())
 }
 
-fn first_answer(child: &mut Child, started: Instant) -> Result<f64> {
+/// Sends `initialize`, and returns the milliseconds from `started` to the response.
+fn first_response_ms(child: &mut Child, started: Instant) -> Result<f64> {
     let stdin = child.stdin.as_mut().context("no stdin")?;
     let request = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize_params() });
     writeln!(stdin, "{request}")?;

@@ -1,11 +1,12 @@
-//! Deny-list of files that usually hold secrets: no source indexes them, and scripts can neither read nor list them.
+//! Deny-list of files that usually hold secrets. Sources index only those that `include_sensitive_globs` matches, and
+//! scripts can neither read nor list them.
 //!
-//! By name, so that a file need not be opened to be refused. Private keys are recognised by their content, too
-//! ([`is_private_key`]).
+//! The list consists of names, so a file is refused without being opened. Private keys are also recognised by their
+//! content ([`is_private_key`]).
 
 use std::path::{Component, Path};
 
-/// Directory names, with everything below.
+/// Names of directories that are on the list with everything below them.
 const DIRECTORY_NAMES: [&str; 12] = [
     ".aws",
     ".azure",
@@ -71,7 +72,7 @@ const FILE_NAMES: [&str; 43] = [
 /// Prefixes of file names.
 const NAME_PREFIXES: [&str; 1] = [".env"];
 
-/// Prefixes of file names, each with a suffix: keys of cloud accounts, as consoles name their downloads.
+/// Pairs of a prefix and a suffix of file names: keys of cloud accounts, as cloud consoles name the downloads.
 const NAME_AFFIXES: [(&str, &str); 4] = [
     ("credentials-", ".json"),
     ("credentials_", ".json"),
@@ -102,27 +103,30 @@ const NAME_SUFFIXES: [&str; 19] = [
     "_credentials.json",
 ];
 
-/// Names on the list by their prefix that are written to be shared: they name variables without their values.
+/// Exceptions to [`NAME_PREFIXES`]: templates that list environment variables without their values.
 const TEMPLATE_NAMES: [&str; 3] = [".env.example", ".env.sample", ".env.template"];
 
-/// Start of a PEM header, its end, which also begins the footer, and its label for private keys.
+/// Start of a PEM header.
 const PEM_START: &[u8] = b"-----BEGIN ";
+/// End of a PEM header, and start of the footer.
 const PEM_DASHES: &[u8] = b"-----";
+/// Part of the label of every private key, such as `RSA PRIVATE KEY`.
 const PEM_PRIVATE_KEY: &[u8] = b"PRIVATE KEY";
 
-/// Maximum length of a label, with the dashes behind it.
+/// Maximum bytes of a label and the dashes after it.
 const LABEL_BYTES_MAX: usize = 64;
 
-/// Minimum number of base64 digits in a line that is part of a key and not an example of one.
-const KEY_LINE_MIN: usize = 40;
+/// Minimum number of consecutive base64 digits that count as a key; elided examples such as `MIIE...` have fewer.
+const KEY_DIGITS_MIN: usize = 40;
 
-/// Maximum lines and bytes, counted from the PEM header, within which the key itself must begin. Header fields such as
-/// `Proc-Type` may precede it.
-const KEY_LINES: usize = 5;
-const KEY_HEAD_BYTES: usize = 2 << 10;
+/// Maximum lines and bytes after the PEM header that are searched for the key. Fields such as `Proc-Type` may precede
+/// the key.
+const SEARCHED_LINES_MAX: usize = 5;
+const SEARCHED_BYTES_MAX: usize = 2 << 10;
 
-/// Whether a file is on the deny-list: by its own name, or by that of a directory above it. Directories have a list of
-/// their own, so that the pages of a folder `credentials/` count as pages. Case-insensitive, as some file systems are.
+/// Whether a file is on the deny-list: by its own name, or by that of a directory above it. Directories are compared
+/// only with the directory names, so that documents in a folder `credentials/` are not refused. Case-insensitive, as
+/// some file systems are.
 pub fn is_secret_file(path: &Path) -> bool {
     let mut names = path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
@@ -132,7 +136,8 @@ pub fn is_secret_file(path: &Path) -> bool {
     is_file || names.any(|name| matches_any_spelling(&name, |name| DIRECTORY_NAMES.contains(&name)))
 }
 
-/// Whether any component of a path is on the deny-list, be it a file or a directory.
+/// Whether any component of a path is on the deny-list. Stricter than [`is_secret_file`]: directories are compared with
+/// the file names as well.
 pub fn has_secret_name(path: &Path) -> bool {
     path.components().any(|part| match part {
         Component::Normal(name) => matches_any_spelling(&name.to_string_lossy().to_lowercase(), is_denied),
@@ -140,13 +145,13 @@ pub fn has_secret_name(path: &Path) -> bool {
     })
 }
 
-/// Whether the file names variables without their values, like `.env.example`.
+/// Whether the file is a template that lists environment variables without their values, like `.env.example`.
 pub fn is_example_environment(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
     name.is_some_and(|name| TEMPLATE_NAMES.contains(&name.as_str()))
 }
 
-/// The deny-list as globs: what is on it, and the exceptions.
+/// The deny-list as two lists of globs: the denied names, and the exceptions.
 pub fn secret_file_globs() -> (Vec<String>, Vec<String>) {
     let directories = DIRECTORY_NAMES.iter().map(|name| format!("{name}/"));
     let names = FILE_NAMES.iter().map(|name| (*name).to_owned());
@@ -157,7 +162,7 @@ pub fn secret_file_globs() -> (Vec<String>, Vec<String>) {
     (listed, TEMPLATE_NAMES.map(str::to_owned).to_vec())
 }
 
-/// Whether any name that some file system takes this one for fulfils the condition.
+/// Whether the condition holds for any name that some file system treats as equal to this one.
 fn matches_any_spelling(name: &str, condition: impl Fn(&str) -> bool) -> bool {
     // On Windows `:` begins the name of an alternate data stream; elsewhere it is a character of the name.
     std::iter::once(name).chain(name.split(':')).any(|name| {
@@ -176,15 +181,15 @@ fn is_denied(name: &str) -> bool {
 }
 
 /// Whether the content is or contains a PEM private key, whatever the file's name and format: on lines of its own, or
-/// as a string in JSON or source code. A header alone, as in a manual, counts only at the start of the content.
+/// in a string in JSON or source code. A header without a key, as in a manual, counts only at the start of the content.
 pub fn is_private_key(content: &[u8]) -> bool {
     let content = content.trim_ascii_start();
     let mut rest = content;
     while let Some(at) = rest.iter().position(|byte| *byte == PEM_START[0]) {
         let is_first = rest.len() == content.len() && at == 0;
         rest = &rest[at..];
-        if rest.strip_prefix(PEM_START).and_then(after_key_label).is_some_and(|key| is_first || has_key(key))
-        {
+        let after_header = rest.strip_prefix(PEM_START).and_then(after_key_label);
+        if after_header.is_some_and(|text| is_first || has_key(text)) {
             return true;
         }
         rest = &rest[1..];
@@ -192,7 +197,7 @@ pub fn is_private_key(content: &[u8]) -> bool {
     false
 }
 
-/// The text behind a PEM header that begins with this label, if it is the label of a private key.
+/// The text after a PEM header, if the header's label is that of a private key. `text` begins with the label.
 fn after_key_label(text: &[u8]) -> Option<&[u8]> {
     let label = &text[..text.len().min(LABEL_BYTES_MAX)];
     let end = label.windows(PEM_DASHES.len()).position(|part| part == PEM_DASHES)?;
@@ -200,13 +205,13 @@ fn after_key_label(text: &[u8]) -> Option<&[u8]> {
     is_key.then(|| &text[end + PEM_DASHES.len()..])
 }
 
-/// Whether a key begins here, before the footer and within a few lines.
+/// Whether the text after a PEM header has a long run of base64 digits, before the footer and within a few lines.
 fn has_key(text: &[u8]) -> bool {
-    let text = &text[..text.len().min(KEY_HEAD_BYTES)];
+    let text = &text[..text.len().min(SEARCHED_BYTES_MAX)];
     let footer = text.windows(PEM_DASHES.len()).position(|part| part == PEM_DASHES);
-    let lines = text[..footer.unwrap_or(text.len())].split(|byte| *byte == b'\n').take(KEY_LINES);
+    let lines = text[..footer.unwrap_or(text.len())].split(|byte| *byte == b'\n').take(SEARCHED_LINES_MAX);
     let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
-    lines.into_iter().any(|line| line.split(|byte| !is_digit(byte)).any(|run| run.len() >= KEY_LINE_MIN))
+    lines.into_iter().any(|line| line.split(|byte| !is_digit(byte)).any(|run| run.len() >= KEY_DIGITS_MIN))
 }
 
 #[cfg(test)]
@@ -214,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secret_files_are_known_by_their_names() {
+    fn secret_files_are_recognised_by_their_names() {
         for path in [
             "ctx.toml",
             "CTX.toml",
@@ -303,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_globs_say_all_that_is_on_the_list() {
+    fn the_globs_cover_the_whole_list() {
         let (listed, exceptions) = secret_file_globs();
         let example = |glob: &String| glob.replace('*', "x").replace(".envx", ".env").replace('/', "/x");
         assert!(listed.iter().all(|glob| is_secret_file(Path::new(&example(glob)))), "{listed:?}");
@@ -313,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_is_known_by_what_it_says() {
+    fn a_private_key_is_recognised_by_its_header() {
         assert!(is_private_key(b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl"));
         assert!(is_private_key(b"\n  -----BEGIN PRIVATE KEY-----\n"));
         assert!(!is_private_key(b"-----BEGIN CERTIFICATE-----\nMII"));
@@ -322,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_is_known_behind_a_certificate() {
+    fn a_private_key_is_recognised_after_other_content() {
         let line = "A".repeat(64);
         let certificate = format!("-----BEGIN CERTIFICATE-----\n{line}\n-----END CERTIFICATE-----\n");
         let bundle = format!(
@@ -338,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_is_known_in_json_and_source_code() {
+    fn a_private_key_is_recognised_in_json_and_source_code() {
         let line = "A".repeat(64);
         for text in [
             format!(

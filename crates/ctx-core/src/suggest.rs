@@ -1,25 +1,25 @@
-//! "Did you mean": the known name with the smallest edit distance.
+//! "Did you mean" suggestions: the known name with the smallest edit distance.
 //!
-//! Names are untrusted (callers, upstreams, scripts), and the search runs on a runtime thread while an error message is
-//! made. So the length of the names, their number and the total work are bounded.
+//! Names are untrusted (callers, upstreams, scripts), and the search may block a thread of the async runtime. So the
+//! length of the names, their number and the total work are bounded.
 
-/// Bytes of a name that is compared; a longer one is not a typo.
+/// Maximum bytes of a name; longer names are not compared.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Candidates per search: a catalog of ten thousand tools has two names for each.
+/// Maximum candidates per search: enough for ten thousand tools, each with a full name and an outward name.
 const CANDIDATES_MAX: usize = 20_000;
 
-/// Edit-distance table cells that one search fills: a few milliseconds of work.
+/// Maximum cells of edit-distance tables that one search fills: a few milliseconds of work.
 const CELLS_MAX: usize = 500_000;
 
 /// The candidate nearest to `wrong`, if one is close enough to suggest. The cost is bounded: long names are skipped,
-/// and when the budget is used up the best candidate so far is returned.
+/// and when the limit on table cells is reached, the search returns the best candidate so far.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_few(wrong, candidates, 1).pop()
 }
 
-/// The candidates nearest to `wrong`: those that no other is nearer than, `count_max` at most, in their order. See
-/// [`nearest`].
+/// Like [`nearest`], but returns all candidates that tie for the smallest distance, in their order; at most
+/// `count_max`.
 pub fn nearest_few<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -28,22 +28,22 @@ pub fn nearest_few<'a>(
     if wrong.len() > NAME_BYTES_MAX {
         return Vec::new();
     }
-    let letters = CharacterCounts::of(wrong);
+    let wrong_counts = CharacterCounts::of(wrong);
     let mut likely: Vec<(usize, usize, &'a str)> = Vec::new();
-    for (place, candidate) in candidates.into_iter().take(CANDIDATES_MAX).enumerate() {
+    for (index, candidate) in candidates.into_iter().take(CANDIDATES_MAX).enumerate() {
         if candidate.len() <= NAME_BYTES_MAX {
-            let distance_min = letters.distance_min(candidate);
+            let distance_min = wrong_counts.distance_min(candidate);
             if distance_min <= distance_max(wrong, candidate) {
-                likely.push((distance_min, place, candidate));
+                likely.push((distance_min, index, candidate));
             }
         }
     }
-    // By lower bound, so that the search can stop at the first bound above the best distance.
+    // Sorted by lower bound, so that the search can stop at the first bound above the smallest distance.
     likely.sort_unstable();
     let mut cells_left = CELLS_MAX;
     let mut least = usize::MAX;
     let mut best: Vec<(usize, &'a str)> = Vec::new();
-    for (distance_min, place, candidate) in likely {
+    for (distance_min, index, candidate) in likely {
         let cells = (wrong.len() + 1) * (candidate.len() + 1);
         if distance_min > least || cells > cells_left {
             break;
@@ -57,19 +57,20 @@ pub fn nearest_few<'a>(
             best.clear();
             least = distance;
         }
-        best.push((place, candidate));
+        best.push((index, candidate));
     }
-    // Ties go to the earlier candidates, so that the result is deterministic.
+    // Back in the order of the candidates, so that the earlier ones win ties.
     best.sort_unstable();
     best.into_iter().take(count_max).map(|(_, candidate)| candidate).collect()
 }
 
+/// Maximum edit distance of a suggestion; it grows with the shorter name.
 fn distance_max(wrong: &str, candidate: &str) -> usize {
     1 + wrong.len().min(candidate.len()) / 3
 }
 
-/// Character counts of a name, by the low seven bits: exact for ASCII; collisions of other characters only lower the
-/// bound that is computed from them.
+/// How often each character occurs in a name. The key is the low seven bits of the code point: exact for ASCII, and a
+/// collision of other characters can only make [`Self::distance_min`] smaller.
 struct CharacterCounts {
     counts: [u16; Self::KINDS],
     length: usize,
@@ -79,15 +80,16 @@ impl CharacterCounts {
     const KINDS: usize = 128;
 
     fn of(name: &str) -> Self {
-        let mut letters = Self { counts: [0; Self::KINDS], length: 0 };
-        for letter in name.chars() {
-            letters.counts[letter as usize % Self::KINDS] += 1;
-            letters.length += 1;
+        let mut counted = Self { counts: [0; Self::KINDS], length: 0 };
+        for character in name.chars() {
+            counted.counts[character as usize % Self::KINDS] += 1;
+            counted.length += 1;
         }
-        letters
+        counted
     }
 
-    /// A lower bound of the edit distance to a name, in linear time: the characters that the two do not share.
+    /// A lower bound of the edit distance to a name, in linear time: the length of the longer name minus the number of
+    /// characters that both have.
     fn distance_min(&self, name: &str) -> usize {
         let other = Self::of(name);
         let both = self.counts.iter().zip(&other.counts);
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Reference implementation without bounds.
+    /// Reference implementation: compares every candidate.
     fn exhaustive<'a>(wrong: &str, candidates: &[&'a str]) -> Option<&'a str> {
         let near = |candidate: &&'a str| {
             let distance = strsim::damerau_levenshtein(wrong, candidate);
@@ -145,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn names_chosen_to_be_expensive_end_the_search() {
-        // Endless candidates with the same characters in another order, so that the lower bound excludes none.
+    fn an_endless_list_of_costly_candidates_is_cut_off() {
+        // All have the two characters of `wrong` in swapped order, so that the lower bound excludes none.
         let wrong = "ab".repeat(NAME_BYTES_MAX / 2);
         let swapped = "ba".repeat(NAME_BYTES_MAX / 2 - 4);
-        let hostile = std::iter::repeat_n(swapped.as_str(), usize::MAX);
-        assert!(nearest(&wrong, hostile).is_some());
+        let endless = std::iter::repeat_n(swapped.as_str(), usize::MAX);
+        assert!(nearest(&wrong, endless).is_some());
     }
 
     proptest! {
         #[test]
-        fn the_bounds_change_no_answer_for_ordinary_names(
+        fn short_names_get_the_result_of_an_exhaustive_search(
             wrong in "[a-eé_.]{0,12}",
             candidates in proptest::collection::vec("[a-eé_.]{0,12}", 0..20),
         ) {

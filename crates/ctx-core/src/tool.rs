@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A callable tool. Only a [`Catalog`](crate::Catalog) runs it: arguments are then validated, defaults filled in, and
-/// the deadline enforced.
+/// A callable tool. Only a [`Catalog`](crate::Catalog) runs it: the catalog first fills in defaults and validates the
+/// arguments, and it enforces the deadline.
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
     /// The tool's metadata, which must not change while the tool is in a catalog.
@@ -43,10 +43,10 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
-/// A named origin of tools; its name is the namespace.
+/// A named origin of tools, and possibly of agents and resources.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
-    /// The namespace of its tools: the first half of their names.
+    /// The namespace of its tools: the part of their full names before the dot.
     fn name(&self) -> Identifier;
 
     /// Its current tools, in a stable order.
@@ -62,7 +62,7 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
-    /// The store of kept files for all tools of the catalog, if this provider has one.
+    /// Its store of kept files, if it has one. All tools of a catalog use the first store that a provider returns.
     fn file_store(&self) -> Option<Arc<dyn FileStore>> {
         None
     }
@@ -72,21 +72,22 @@ pub trait Provider: Send + Sync + 'static {
         false
     }
 
-    /// Whether clients see its tools one by one.
+    /// Whether its tools are in the tool list that clients get.
     fn exposed(&self) -> bool {
         true
     }
 
-    /// Why its tools are unknown, if they are: it is still connecting, or cannot be reached.
+    /// Why its tools are unknown, such as `cannot be reached: …`; error messages put its name before it. `None` if they
+    /// are known.
     fn unknown(&self) -> Option<String> {
         None
     }
 
-    /// Waits while its tools are unknown: until it has connected, or the first attempt has failed.
+    /// Waits until its tools are known, or the first attempt to get them has failed.
     async fn wait_until_known(&self) {}
 
-    /// Waits for its tools on behalf of a call: like [`Provider::wait_until_known`], but may try again if an attempt has failed.
-    /// The error says why its tools are unknown.
+    /// Waits for its tools on behalf of a call: like [`Provider::wait_until_known`], but may try again if an attempt
+    /// has failed. The error says why its tools are unknown.
     async fn connect(&self) -> Result<(), ToolError> {
         self.wait_until_known().await;
         self.unknown().map_or(Ok(()), |reason| Err(ToolError::not_found(format!("{} {reason}", self.name()))))
@@ -98,16 +99,16 @@ pub trait Provider: Send + Sync + 'static {
     }
 }
 
-/// Metadata of a tool. Its JSON is the format in which it is stored.
+/// Metadata of a tool. Tool definitions are stored as its JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Name at its origin; the catalog turns it into an identifier.
+    /// Original name, as the provider gives it; the catalog turns it into an identifier.
     pub name: String,
     /// Display name.
     pub title: Option<String>,
     /// Description, with the most important sentence first.
     pub description: String,
-    /// JSON Schema (2020-12) of its arguments, an object.
+    /// JSON Schema (2020-12) of its arguments, which are an object.
     pub input_schema: Schema,
     /// JSON Schema of its result, if it has one.
     pub output_schema: Option<Schema>,
@@ -178,13 +179,13 @@ impl Annotations {
 /// Result of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// The result as data.
+    /// The result as JSON.
     pub value: Value,
-    /// The result as content blocks, if it is more than data (images, links).
+    /// The result as content blocks, if it is more than JSON data (images, links).
     pub content: Vec<ContentBlock>,
     /// Log lines, if they are part of the result.
     pub logs: Vec<LogLine>,
-    /// Statistics of nested calls; the catalog sets them for an outermost call.
+    /// Statistics of nested calls; the catalog sets them only for a call that is not nested itself.
     pub nested_calls: NestedCallStats,
     /// Pagination, if the result is one page of a list. For scripts that iterate over pages; clients do not get it.
     pub page: Option<Box<Page>>,
@@ -193,8 +194,8 @@ pub struct Output {
 /// Pagination of a result that is one page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Page {
-    /// Path of field names to the items in the value: empty if the value itself is the list, `None` if this page has no
-    /// items.
+    /// Path of field names from the value to its list of items: empty if the value itself is the list, `None` if there
+    /// is no such list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<String>>,
     /// All arguments of the call for the next page; `None` after the last page.
@@ -216,17 +217,17 @@ pub struct LogLine {
 }
 
 impl Output {
-    /// The result as data: its value or, if that is null, its content blocks, with text blocks as strings. One block is
-    /// returned as itself, several as an array.
+    /// The result as one JSON value: its value or, if that is null, its content blocks, with text blocks as strings.
+    /// One block is returned without an array, several as an array.
     pub fn into_data(self) -> Value {
         if !self.value.is_null() {
             return self.value;
         }
-        let block = |block| match block {
+        let to_json = |block| match block {
             ContentBlock::Text(text) => Value::String(text),
             ContentBlock::Other(fields) => Value::Object(fields),
         };
-        let mut blocks: Vec<Value> = self.content.into_iter().map(block).collect();
+        let mut blocks: Vec<Value> = self.content.into_iter().map(to_json).collect();
         match blocks.len() {
             0 => Value::Null,
             1 => blocks.remove(0),
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn content_stands_in_where_there_is_no_value() {
+    fn a_result_without_a_value_is_its_content() {
         assert_eq!(output(json!({"a": 1}), &["shown"]).into_data(), json!({"a": 1}));
         assert_eq!(output(Value::Null, &[]).into_data(), Value::Null);
         assert_eq!(output(Value::Null, &["one"]).into_data(), json!("one"));
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_shown_as_text_where_there_is_no_content_and_is_structured_if_it_is_an_object() {
+    fn a_value_without_content_is_shown_as_text_and_only_an_object_is_structured() {
         for (value, text, structured) in [
             (json!({"sum": 10}), "{\"sum\":10}", true),
             (json!([1, "a"]), "[1,\"a\"]", false),
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_that_begins_with_line_breaks_has_a_summary() {
+    fn the_summary_is_the_first_line_that_is_not_blank() {
         for (description, summary) in [
             ("Reads a file.", "Reads a file."),
             ("\n    Reads a file.\n\n    Args:\n        path: which\n", "Reads a file."),

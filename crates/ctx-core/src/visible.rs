@@ -1,31 +1,32 @@
 //! Escaping of invisible characters, so that the text a person approves is the text an agent reads.
 //!
-//! An invisible character is written as `\u{202e}`. Backslashes are not escaped: the result is for display, and is
-//! never decoded.
+//! An invisible character is replaced by its code point, such as `\u{202e}`; line breaks and tabs by `\n`, `\r` and
+//! `\t`. Backslashes are not escaped: the result is for display, and is never decoded.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` with invisible characters escaped; line breaks (also `\r\n`) and tabs stay.
+/// `text` with invisible characters escaped. `\n`, `\r\n` and tabs are kept; a lone `\r` is escaped.
 pub fn escape_invisible(text: &str) -> Cow<'_, str> {
-    escape(text, Layout::Text)
+    escape(text, Layout::MultiLine)
 }
 
-/// `text` as one line: invisible characters, line breaks and tabs are escaped, so that no value can forge a line.
+/// `text` as one line: invisible characters, line breaks and tabs are escaped, so that a value cannot fake
+/// further lines of output.
 pub fn escape_line(text: &str) -> Cow<'_, str> {
-    escape(text, Layout::Line)
+    escape(text, Layout::SingleLine)
 }
 
 /// Whether [`escape_invisible`] would change `text`.
 pub fn has_invisible(text: &str) -> bool {
-    first_invisible(text, Layout::Text).is_some()
+    first_invisible(text, Layout::MultiLine).is_some()
 }
 
-/// Whether line breaks and tabs may stay.
+/// Whether line breaks and tabs are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    Text,
-    Line,
+    MultiLine,
+    SingleLine,
 }
 
 fn escape(text: &str, layout: Layout) -> Cow<'_, str> {
@@ -75,19 +76,21 @@ fn first_invisible(text: &str, layout: Layout) -> Option<usize> {
     None
 }
 
-/// Whether a character is invisible between its neighbours.
+/// Whether a character is to be escaped between these neighbours.
 ///
-/// Invisible are control characters, bidirectional controls, zero-width and other format characters (Cf), fillers, line
-/// and paragraph separators, variation selectors and the tags block (U+E0000…), which can smuggle whole texts.
+/// Escaped: control characters (line breaks and tabs depend on the layout), bidirectional controls, zero-width and
+/// other format characters (Cf) without a glyph, fillers, line and paragraph separators, variation selectors and the
+/// tags block (U+E0000…), which can carry hidden text.
 ///
-/// Visible, since spelling needs them, and never more than one in a row: U+200D within emoji sequences, U+FE0E and
-/// U+FE0F behind emoji and in keycaps, U+200C and U+200D between letters of Arabic and Indic scripts. Flags of
-/// subdivisions (🏴 with tags) and ideographic variation selectors are invisible: both can carry text.
+/// Kept, since emoji and spelling need them: U+200D within emoji sequences, U+FE0E and U+FE0F after emoji and in
+/// keycaps, U+200C and U+200D between characters of Arabic, Syriac and Indic scripts. No two of these may be adjacent,
+/// except U+FE0F before U+200D. Tags in flags of subdivisions (🏴…) and ideographic variation selectors are escaped:
+/// both can carry hidden text.
 fn is_invisible(previous: Option<char>, character: char, next: Option<char>, layout: Layout) -> bool {
-    let is_text = layout == Layout::Text;
+    let is_multi_line = layout == Layout::MultiLine;
     match character {
-        '\n' | '\t' => !is_text,
-        '\r' => !(is_text && next == Some('\n')),
+        '\n' | '\t' => !is_multi_line,
+        '\r' => !(is_multi_line && next == Some('\n')),
         '\u{200d}' => !(joins_emoji(previous, next) || joins_letters(previous, next)),
         '\u{200c}' => !joins_letters(previous, next),
         '\u{fe0e}' | '\u{fe0f}' => {
@@ -107,14 +110,14 @@ fn joins_letters(previous: Option<char>, next: Option<char>) -> bool {
     previous.is_some_and(needs_joiners) && next.is_some_and(needs_joiners)
 }
 
-/// Letters of scripts whose spelling needs the joiners: Arabic, Syriac, and those of India and its neighbours.
+/// Characters of scripts whose spelling needs U+200C or U+200D: Arabic, Syriac, Indic, Tibetan, Myanmar and Khmer.
 fn needs_joiners(character: char) -> bool {
     matches!(character, '\u{620}'..='\u{6d3}' | '\u{710}'..='\u{77f}' | '\u{8a0}'..='\u{8c9}'
         | '\u{900}'..='\u{dff}' | '\u{f40}'..='\u{fbc}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17b3}'
         | '\u{17b6}'..='\u{17d3}')
 }
 
-/// Characters of emoji sequences; a superset, all of them visible.
+/// Emoji that take variation selectors and U+200D; the ranges also contain other characters, all visible.
 fn is_emoji(character: char) -> bool {
     matches!(character, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'
         | '\u{2194}'..='\u{21aa}' | '\u{231a}'..='\u{23ff}' | '\u{24c2}' | '\u{25aa}'..='\u{27bf}'
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_seen_is_escaped() {
+    fn invisible_characters_are_escaped() {
         for (text, expected) in [
             ("a\u{200b}b", r"a\u{200b}b"),
             ("\u{202e}txt.exe", r"\u{202e}txt.exe"),
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writing_needs_stays() {
+    fn joiners_and_selectors_that_text_needs_are_kept() {
         for text in [
             "",
             "plain text: \\u{202e}",
@@ -175,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_stays_one_line() {
+    fn escape_line_escapes_line_breaks_and_tabs() {
         assert_eq!(escape_line("a\nb\r\n\tc"), r"a\nb\r\n\tc");
     }
 
     #[test]
-    fn what_writing_needs_hides_nothing() {
+    fn misplaced_joiners_and_selectors_are_escaped() {
         for (text, expected) in [
-            // A second selector or joiner is invisible.
+            // A second selector or joiner in a row is escaped.
             ("❤\u{fe0f}\u{fe0f}", "❤\u{fe0f}\\u{fe0f}"),
             ("👩\u{200d}\u{200d}👧", r"👩\u{200d}\u{200d}👧"),
             ("a\u{200d}b", r"a\u{200d}b"),
@@ -198,7 +201,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_escaped_has_nothing_left_to_escape(
+        fn escaping_is_idempotent(
             text in "[a1#❤👩\u{645}\u{200b}-\u{200d}\u{fe0e}\u{fe0f}\u{20e3}\u{202e}\u{e0041}\r\n\t]{0,12}|\\PC*",
         ) {
             let escaped = escape_invisible(&text).into_owned();

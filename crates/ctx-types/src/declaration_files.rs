@@ -4,7 +4,7 @@ use crate::declare::write_doc_comments;
 use crate::function::Function;
 use crate::library::Library;
 use crate::model::{NamedType, Type};
-use crate::notes::line;
+use crate::notes::to_single_line;
 use crate::print::{multi_line, one_line_within};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ impl Library {
     /// A module in strict mode, which exports every type. For the type checker, it is a table of the functions.
     pub fn module(&self) -> String {
         let mut text = String::from("--!strict\n");
-        let title = line(&self.title, TITLE_MAX);
+        let title = to_single_line(&self.title, TITLE_MAX);
         let _ = writeln!(text, "-- Functions of `sdk.{}` and their types. {title}", self.provider);
         text.push_str("-- Written by `ctx generate`, which writes it anew: changes are lost.\n");
         self.write_types(&mut text, Self::FUNCTIONS);

@@ -2,7 +2,7 @@
 
 use crate::function::Function;
 use crate::model::{Field, NamedType, Type};
-use crate::notes::line;
+use crate::notes::to_single_line;
 use crate::print::{multi_line, one_line_within};
 use std::fmt::Write as _;
 
@@ -149,7 +149,7 @@ impl FieldNotes {
     fn write(self, text: &mut String, tag: &str) {
         let more = self.all.len().saturating_sub(NOTES_MAX);
         for (path, note) in self.all.into_iter().take(NOTES_MAX) {
-            let path = line(&path, DESCRIPTION_LINE_MAX);
+            let path = to_single_line(&path, DESCRIPTION_LINE_MAX);
             let space = if path.is_empty() { "" } else { " " };
             comment(text, &format!("{tag}{space}{path} - {note}"));
         }
@@ -164,7 +164,7 @@ pub(crate) fn write_doc_comments(function: &Function, text: &mut String) {
     let description_lines = function.description.trim().lines();
     let lines = description_lines.clone().count();
     for text_line in description_lines.take(DESCRIPTION_LINES_MAX) {
-        comment(text, &line(text_line, DESCRIPTION_LINE_MAX));
+        comment(text, &to_single_line(text_line, DESCRIPTION_LINE_MAX));
     }
     if lines > DESCRIPTION_LINES_MAX {
         comment(text, &format!("… {} more lines", lines - DESCRIPTION_LINES_MAX));

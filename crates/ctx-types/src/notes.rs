@@ -1,4 +1,4 @@
-//! Notes: the information of a schema besides types, as lines that are safe to print in a comment.
+//! Notes: what a schema says besides types (description, default, format), as lines that are safe in a comment.
 
 use crate::model::{Notes, Type};
 use crate::reference::reference_name;
@@ -14,27 +14,33 @@ const DEFAULT_MAX: usize = 60;
 /// Maximum characters of a format's name.
 const FORMAT_MAX: usize = 40;
 
-/// Maximum number of numbers listed from an enumeration.
+/// Maximum number of numeric `enum` values that are listed.
 const NUMBERS_MAX: usize = 20;
 
-/// Maximum number of discriminated alternatives that are listed, and maximum characters of that list.
+/// Maximum number of discriminator values that are listed.
 const ALTERNATIVES_MAX: usize = 40;
+
+/// Maximum characters of that list.
 const ALTERNATIVES_CHARS_MAX: usize = 1_000;
 
 impl Notes {
-    /// The notes of a schema; `default` is separate because it may be behind a reference.
+    /// The notes of a schema; `default` is separate because it may be behind a `$ref`.
     pub(crate) fn of(schema: &Map<String, Value>, default: Option<&Value>) -> Self {
         let text = |key: &str| schema.get(key).and_then(Value::as_str);
-        let description = text("description").map(|text| line(text, DESCRIPTION_MAX));
+        let description = text("description").map(|text| to_single_line(text, DESCRIPTION_MAX));
         let mut remarks = Vec::new();
         if let Some(format) = text("format").or_else(|| text("contentEncoding")) {
-            remarks.push(if format == "binary" { "bytes".to_owned() } else { line(format, FORMAT_MAX) });
+            remarks.push(if format == "binary" {
+                "bytes".to_owned()
+            } else {
+                to_single_line(format, FORMAT_MAX)
+            });
         }
         remarks.extend(describe_numbers(schema));
         remarks.extend(describe_alternatives(schema));
         Self {
             description: description.filter(|text| !text.is_empty()),
-            default: default.map(|value| line(&json_preview(value), DEFAULT_MAX)),
+            default: default.map(|value| to_single_line(&json_preview(value), DEFAULT_MAX)),
             deprecated: schema.get("deprecated").and_then(Value::as_bool).unwrap_or(false),
             remarks,
         }
@@ -59,16 +65,18 @@ impl Notes {
         }
     }
 
-    /// Adds the order of a tuple, which Luau types cannot express.
-    pub(crate) fn add_tuple_order(&mut self, of: &Type, print: impl Fn(&Type) -> String) {
-        let of = if let Type::Optional(inner) = of { inner } else { of };
-        if let Type::Tuple(items, _) = of {
+    /// For a tuple, adds the types of its items in order, which Luau types cannot express.
+    pub(crate) fn add_tuple_order(&mut self, luau_type: &Type, print: impl Fn(&Type) -> String) {
+        let luau_type = if let Type::Optional(inner) = luau_type { inner } else { luau_type };
+        if let Type::Tuple(items, _) = luau_type {
             let items: Vec<String> = items.iter().map(print).collect();
-            self.remarks.push(line(&format!("in this order: {}", items.join(", ")), DESCRIPTION_MAX));
+            let order = format!("in this order: {}", items.join(", "));
+            self.remarks.push(to_single_line(&order, DESCRIPTION_MAX));
         }
     }
 }
 
+/// The numbers that `const` or `enum` allows; Luau has no type for a single number.
 fn describe_numbers(schema: &Map<String, Value>) -> Option<String> {
     let values: Vec<&Value> = match (schema.get("const"), schema.get("enum")) {
         (Some(constant), _) => vec![constant],
@@ -85,7 +93,7 @@ fn describe_numbers(schema: &Map<String, Value>) -> Option<String> {
     Some(format!("{one_of}{}{more}", numbers.join(", ")))
 }
 
-/// The discriminator of a union (OpenAPI): which value of a field selects which alternative.
+/// The discriminator of a union (OpenAPI): which value of the named field selects which type.
 fn describe_alternatives(schema: &Map<String, Value>) -> Option<String> {
     let discriminator = schema.get("discriminator")?;
     let name = discriminator.get("propertyName")?.as_str()?;
@@ -98,10 +106,10 @@ fn describe_alternatives(schema: &Map<String, Value>) -> Option<String> {
         mapping.iter().take(ALTERNATIVES_MAX).filter_map(describe_alternative).collect();
     let more = if mapping.len() > ALTERNATIVES_MAX { ", …" } else { "" };
     let text = format!("by {name}: {}{more}", described.join(", "));
-    (!described.is_empty()).then(|| line(&text, ALTERNATIVES_CHARS_MAX))
+    (!described.is_empty()).then(|| to_single_line(&text, ALTERNATIVES_CHARS_MAX))
 }
 
-/// The start of a value as JSON, without writing all of a large one.
+/// A value as JSON, abbreviated: a long string is cut, a large or nested array or object becomes `[…]` or `{…}`.
 fn json_preview(value: &Value) -> String {
     match value {
         Value::String(text) => Value::String(text.chars().take(DEFAULT_MAX).collect()).to_string(),
@@ -115,7 +123,7 @@ fn json_preview(value: &Value) -> String {
             value.to_string()
         }
         Value::Object(_) => "{…}".to_owned(),
-        plain => plain.to_string(),
+        scalar => scalar.to_string(),
     }
 }
 
@@ -126,8 +134,9 @@ fn is_short_scalar(value: &Value) -> bool {
     }
 }
 
-/// The text as one line of at most this many characters, without invisible characters that could hide or reorder text.
-pub(crate) fn line(text: &str, characters_max: usize) -> String {
+/// The text as one line, cut with `…` near `characters_max`. Drops invisible characters, which could hide or reorder
+/// text.
+pub(crate) fn to_single_line(text: &str, characters_max: usize) -> String {
     let mut line = String::new();
     let mut count = 0;
     let mut space = false;
@@ -154,7 +163,7 @@ pub(crate) fn line(text: &str, characters_max: usize) -> String {
     line
 }
 
-/// Characters without width, and those that change the direction of text.
+/// Whether a character is invisible: zero-width, a formatting character, or a bidirectional control.
 pub(crate) fn is_invisible(character: char) -> bool {
     matches!(
         character,
@@ -168,16 +177,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn note(schema: &Value) -> Option<String> {
+    fn note_line(schema: &Value) -> Option<String> {
         Notes::of(schema.as_object().unwrap(), schema.get("default")).line()
     }
 
     #[test]
     fn notes_are_one_line_of_bounded_length() {
-        assert_eq!(line("a\r\n\tb\u{2028}c\u{0}d", 80), "a b c d");
-        assert_eq!(line("abc\u{202e}def", 80), "abcdef");
-        assert_eq!(line("abcdef", 4), "abc…");
-        assert_eq!(line(" \n ", 80), "");
+        assert_eq!(to_single_line("a\r\n\tb\u{2028}c\u{0}d", 80), "a b c d");
+        assert_eq!(to_single_line("abc\u{202e}def", 80), "abcdef");
+        assert_eq!(to_single_line("abcdef", 4), "abc…");
+        assert_eq!(to_single_line(" \n ", 80), "");
     }
 
     #[test]
@@ -198,7 +207,7 @@ mod tests {
             (json!({"default": ["a", 1]}), Some(r#"default ["a",1]"#)),
             (json!({"description": 7, "deprecated": "no"}), None),
         ] {
-            assert_eq!(note(&schema).as_deref(), expected, "{schema}");
+            assert_eq!(note_line(&schema).as_deref(), expected, "{schema}");
         }
     }
 }

@@ -1,71 +1,72 @@
-//! Progress on stderr: a bar with an estimate of the remaining time in a terminal, occasional lines
-//! elsewhere.
+//! Progress on stderr, with the estimated remaining time: a bar in a terminal; elsewhere, a line at most
+//! every 10 seconds.
 
 use crate::output::CommandOutput;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval of lines without a terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Time constant of the moving average of the speed: recent work counts most, and a slow batch does not make
-/// the estimate jump.
-const AVERAGED_OVER: Duration = Duration::from_secs(20);
-/// Minimum duration of a speed sample.
-const SAMPLE_MIN: Duration = Duration::from_millis(500);
-/// Minimum observation time before the first estimate.
-const WATCHED_MIN: Duration = Duration::from_secs(2);
+/// Interval between progress lines when stderr is not a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time constant of the exponential moving average of the speed. Recent work has the most weight, but one
+/// slow batch does not make the estimate jump.
+const SPEED_TIME_CONSTANT: Duration = Duration::from_secs(20);
+/// Minimum time between two samples.
+const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(500);
+/// Minimum time between the first sample and the first estimate.
+const OBSERVED_MIN: Duration = Duration::from_secs(2);
 
-/// The visible bar, which must be hidden while lines are printed.
-static VISIBLE_BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+/// The bar of the current meter, which `suspend_bar` hides while other output is written.
+static CURRENT_BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Hides the bar while `write` writes to stderr.
 pub(crate) fn suspend_bar<T>(write: impl FnOnce() -> T) -> T {
-    let bar = lock(&VISIBLE_BAR).clone();
+    let bar = lock(&CURRENT_BAR).clone();
     match bar {
         Some(bar) => bar.suspend(write),
         None => write(),
     }
 }
 
-/// Shows the progress of some work.
+/// Displays the progress of one operation; removes the bar when dropped.
 pub(crate) struct ProgressMeter {
     output: CommandOutput,
-    /// `None` if progress is not shown.
+    /// `None` if `output` is quiet.
     state: Option<Mutex<MeterState>>,
 }
 
 struct MeterState {
     bar: ProgressBar,
     estimate: TimeEstimate,
-    line_at: Instant,
+    next_line_at: Instant,
 }
 
 impl ProgressMeter {
-    /// Shows progress from now on, unless `--quiet` is set.
+    /// Creates a meter, which displays nothing if `output` is quiet.
     pub(crate) fn start(output: CommandOutput) -> Self {
         let state = (!output.quiet).then(|| {
             let bar = ProgressBar::new(0);
             if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}") {
                 bar.set_style(style);
             }
-            *lock(&VISIBLE_BAR) = Some(bar.clone());
+            *lock(&CURRENT_BAR) = Some(bar.clone());
             Mutex::new(MeterState {
                 bar,
                 estimate: TimeEstimate::default(),
-                line_at: Instant::now() + LINE_EVERY,
+                next_line_at: Instant::now() + LINE_INTERVAL,
             })
         });
         Self { output, state }
     }
 
-    /// Shows that `done` of `total` items are done, if the total is known; `label` names the items.
+    /// Displays that `done` items are done, of `total` if that is known; `label` names the items.
     pub(crate) fn show(&self, done: u64, total: Option<u64>, label: &str) {
         let Some(state) = &self.state else { return };
         let mut state = lock(state);
         let now = Instant::now();
-        let remaining = state.estimate.remaining(now, done, total);
+        let remaining = state.estimate.update(now, done, total);
         let text = describe(done, total, label, remaining);
+        // indicatif hides the bar when stderr is not a terminal.
         if !state.bar.is_hidden() {
             state.bar.set_length(total.unwrap_or(done).max(done));
             state.bar.set_position(done);
@@ -79,9 +80,9 @@ impl ProgressMeter {
 impl MeterState {
     /// Whether a line is due; if so, schedules the next one.
     fn is_line_due(&mut self, now: Instant) -> bool {
-        let is_due = now >= self.line_at;
+        let is_due = now >= self.next_line_at;
         if is_due {
-            self.line_at = now + LINE_EVERY;
+            self.next_line_at = now + LINE_INTERVAL;
         }
         is_due
     }
@@ -90,7 +91,7 @@ impl MeterState {
 impl Drop for ProgressMeter {
     fn drop(&mut self) {
         if let Some(state) = &self.state {
-            *lock(&VISIBLE_BAR) = None;
+            *lock(&CURRENT_BAR) = None;
             lock(state).bar.finish_and_clear();
         }
     }
@@ -119,36 +120,37 @@ fn coarse_duration(time: Duration) -> String {
 /// Estimates the remaining time from an exponential moving average of the speed.
 #[derive(Debug, Default)]
 struct TimeEstimate {
-    first: Option<SpeedSample>,
-    last: Option<SpeedSample>,
-    /// The weighted sum of speeds, and the sum of their weights, which approaches one over time.
-    speed: f64,
+    first: Option<ProgressSample>,
+    last: Option<ProgressSample>,
+    /// The weighted sum of the measured speeds, in items per second.
+    weighted_speed: f64,
+    /// The sum of the weights. It approaches one; dividing by it removes the bias of the first samples.
     weight: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct SpeedSample {
+struct ProgressSample {
     at: Instant,
     done: u64,
 }
 
 impl TimeEstimate {
-    /// Adds a sample, and estimates the remaining time. Work done before the first call does not count
-    /// towards the speed.
-    fn remaining(&mut self, now: Instant, done: u64, total: Option<u64>) -> Option<Duration> {
-        let first = *self.first.get_or_insert(SpeedSample { at: now, done });
+    /// Adds a sample, unless the last one is too recent, and returns the estimated remaining time. Work done
+    /// before the first call does not count towards the speed.
+    fn update(&mut self, now: Instant, done: u64, total: Option<u64>) -> Option<Duration> {
+        let first = *self.first.get_or_insert(ProgressSample { at: now, done });
         let last = *self.last.get_or_insert(first);
         let passed = now.saturating_duration_since(last.at);
-        if passed >= SAMPLE_MIN {
-            let decay = (-passed.as_secs_f64() / AVERAGED_OVER.as_secs_f64()).exp();
+        if passed >= SAMPLE_INTERVAL_MIN {
+            let decay = (-passed.as_secs_f64() / SPEED_TIME_CONSTANT.as_secs_f64()).exp();
             let speed = done.saturating_sub(last.done) as f64 / passed.as_secs_f64();
-            self.speed = self.speed * decay + speed * (1.0 - decay);
+            self.weighted_speed = self.weighted_speed * decay + speed * (1.0 - decay);
             self.weight = self.weight * decay + (1.0 - decay);
-            self.last = Some(SpeedSample { at: now, done });
+            self.last = Some(ProgressSample { at: now, done });
         }
         let observed = now.saturating_duration_since(first.at);
-        let speed = self.speed / self.weight;
-        if observed < WATCHED_MIN || !speed.is_normal() || speed <= 0.0 {
+        let speed = self.weighted_speed / self.weight;
+        if observed < OBSERVED_MIN || !speed.is_normal() || speed <= 0.0 {
             return None;
         }
         let remaining_items = total?.checked_sub(done).filter(|remaining_items| *remaining_items > 0)?;
@@ -164,31 +166,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// The estimates, in seconds, after each batch of work; a batch is its duration and its number of items.
-    fn estimates(begun_with: u64, total: u64, batches: &[(f64, u64)]) -> Vec<f64> {
+    /// The estimates, in seconds, after each batch of work; batches without an estimate are left out. A batch
+    /// is its duration in seconds and its number of items.
+    fn estimates(done_before: u64, total: u64, batches: &[(f64, u64)]) -> Vec<f64> {
         let mut estimate = TimeEstimate::default();
         let mut now = Instant::now();
-        let mut done = begun_with;
-        estimate.remaining(now, done, Some(total));
+        let mut done = done_before;
+        estimate.update(now, done, Some(total));
         let estimated = batches.iter().filter_map(|(seconds, count)| {
             now += Duration::from_secs_f64(*seconds);
             done += count;
-            estimate.remaining(now, done, Some(total))
+            estimate.update(now, done, Some(total))
         });
         estimated.map(|time| time.as_secs_f64()).collect()
     }
 
     #[test]
-    fn steady_work_is_estimated_exactly_whatever_was_done_before() {
+    fn steady_work_is_estimated_exactly_regardless_of_earlier_work() {
         let estimated = estimates(50_000, 51_000, &[(1.0, 10); 50]);
         let expected: Vec<f64> = (2..=50).map(|second| f64::from(100 - second)).collect();
-        let wrong = estimated.iter().zip(&expected).map(|(estimated, expected)| (estimated - expected).abs());
+        let errors =
+            estimated.iter().zip(&expected).map(|(estimated, expected)| (estimated - expected).abs());
         assert_eq!(estimated.len(), expected.len());
-        assert!(wrong.fold(0.0, f64::max) < 0.01, "{estimated:?}");
+        assert!(errors.fold(0.0, f64::max) < 0.01, "{estimated:?}");
     }
 
     #[test]
-    fn batches_of_uneven_speed_do_not_make_it_jump() {
+    fn batches_of_uneven_speed_do_not_make_the_estimate_jump() {
         // Every third batch takes ten times as long.
         let batches: Vec<(f64, u64)> =
             (0..120).map(|number| if number % 3 == 0 { (3.0, 32) } else { (0.3, 32) }).collect();
@@ -199,16 +203,17 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_a_terminal_lines_are_few() {
-        let begun = Instant::now();
+    fn without_a_terminal_a_line_is_due_every_ten_seconds() {
+        let start = Instant::now();
         let bar = ProgressBar::hidden();
-        let mut state = MeterState { bar, estimate: TimeEstimate::default(), line_at: begun + LINE_EVERY };
-        let is_due = |second: &u64| state.is_line_due(begun + Duration::from_secs(*second));
+        let mut state =
+            MeterState { bar, estimate: TimeEstimate::default(), next_line_at: start + LINE_INTERVAL };
+        let is_due = |second: &u64| state.is_line_due(start + Duration::from_secs(*second));
         assert_eq!((0..45).filter(is_due).collect::<Vec<u64>>(), [10, 20, 30, 40]);
     }
 
     #[test]
-    fn nothing_is_estimated_before_the_speed_is_known() {
+    fn estimates_need_a_known_speed_and_are_described_coarsely() {
         assert_eq!(estimates(0, 100, &[(1.0, 0), (1.0, 0), (1.0, 0)]), [0.0; 0], "nothing was done");
         assert_eq!(estimates(0, 100, &[(0.1, 5), (0.1, 5)]), [0.0; 0], "it has only begun");
         assert_eq!(describe(7, None, "files", None), "7 files");

@@ -1,31 +1,31 @@
-//! Checks a request against the OpenAPI document, independently of our own reader of such documents.
+//! Checks the requests that `ctx-openapi` builds against the OpenAPI document, without using its parser.
 
 use ctx_openapi::SurveyedRequest;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 const METHODS: [&str; 9] = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
-/// Headers that callers cannot set: OpenAPI ignores parameters with the first three names, and the HTTP client sets the
-/// others.
-const CLIENT_HEADERS: [&str; 7] =
+/// Header parameters that need not be sent: OpenAPI ignores the first three, and the HTTP client sets the other headers
+/// itself.
+const EXEMPT_HEADERS: [&str; 7] =
     ["accept", "content-type", "authorization", "connection", "content-length", "host", "transfer-encoding"];
-/// Maximum length of a chain of references.
-const STEPS_MAX: usize = 32;
+/// Maximum number of `$ref`s followed in a row.
+const REFERENCES_MAX: usize = 32;
 /// Keywords that give a schema a type.
 const TYPE_KEYWORDS: [&str; 8] =
     ["type", "properties", "items", "allOf", "anyOf", "oneOf", "enum", "additionalProperties"];
 
-/// An unprocessed document.
+/// An OpenAPI or Swagger 2.0 document as plain JSON.
 pub(super) struct RawDocument<'a> {
     root: &'a Value,
     is_swagger2: bool,
 }
 
-/// An operation of an unprocessed document.
+/// An operation of a [`RawDocument`], and the path item that contains it.
 pub(super) struct RawOperation<'a> {
     pub(super) method: String,
     pub(super) path: &'a str,
-    item: &'a Value,
+    path_item: &'a Value,
     operation: &'a Value,
 }
 
@@ -37,14 +37,19 @@ impl<'a> RawDocument<'a> {
     /// All operations: every method of every path.
     pub(super) fn operations(&self) -> Vec<RawOperation<'a>> {
         let paths = self.root.get("paths").and_then(Value::as_object);
-        let items = paths.into_iter().flatten().filter(|(path, _)| !path.starts_with("x-"));
+        let path_items = paths.into_iter().flatten().filter(|(path, _)| !path.starts_with("x-"));
         let mut all = Vec::new();
-        for (path, item) in items {
-            let item = self.follow(item);
-            for (keyword, operation) in item.as_object().into_iter().flatten() {
+        for (path, path_item) in path_items {
+            let path_item = self.follow(path_item);
+            for (keyword, operation) in path_item.as_object().into_iter().flatten() {
                 if METHODS.contains(&keyword.to_ascii_lowercase().as_str()) {
                     let operation = self.follow(operation);
-                    all.push(RawOperation { method: keyword.to_ascii_uppercase(), path, item, operation });
+                    all.push(RawOperation {
+                        method: keyword.to_ascii_uppercase(),
+                        path,
+                        path_item,
+                        operation,
+                    });
                 }
             }
         }
@@ -66,7 +71,7 @@ impl<'a> RawDocument<'a> {
             .or_else(|| self.security_violation(operation, request))
     }
 
-    /// Whether the document describes the JSON of successful responses.
+    /// Whether the document has a JSON schema for a 2xx response, and all such schemas have a type.
     pub(super) fn has_described_response(&self, operation: &RawOperation<'a>) -> bool {
         let responses = operation.operation.get("responses").and_then(Value::as_object);
         let successful = responses.into_iter().flatten().filter(|(status, _)| status.starts_with('2'));
@@ -83,7 +88,7 @@ impl<'a> RawDocument<'a> {
                 None => response.get("schema").filter(|_| is_json_produced),
             }
         });
-        // If one of several schemas has no type, the result can be anything.
+        // If one of several schemas has no type, the result can be any value.
         let mut schemas = schemas.map(|schema| self.follow(schema)).peekable();
         schemas.peek().is_some()
             && schemas.all(|schema| {
@@ -96,11 +101,11 @@ impl<'a> RawDocument<'a> {
         operation: &RawOperation<'a>,
         request: &SurveyedRequest,
     ) -> Option<&'static str> {
-        let (origin, path) = request.url.split_once("://").and_then(|(scheme, rest)| {
+        let (scheme, host, path) = request.url.split_once("://").and_then(|(scheme, rest)| {
             let (host, path) = rest.split_once('/')?;
-            Some(((scheme, host), path))
+            Some((scheme, host, path))
         })?;
-        if !matches!(origin.0, "http" | "https") || origin.1.is_empty() {
+        if !matches!(scheme, "http" | "https") || host.is_empty() {
             return Some("it is not known where to send it");
         }
         let path = percent_decode(path.split(['?', '#']).next().unwrap_or_default());
@@ -108,13 +113,14 @@ impl<'a> RawDocument<'a> {
             return Some("a part of the path is not filled in");
         }
         let template = operation.path.split(['?', '#']).next().unwrap_or_default();
+        // The literal parts of the template must occur in the path, in order.
         let mut rest = path.as_str();
-        for (index, segment) in template.split('{').enumerate() {
-            let fixed =
-                if index == 0 { segment } else { segment.split_once('}').map_or("", |(_, fixed)| fixed) };
-            let fixed = percent_decode(fixed.trim_start_matches('/').trim());
-            let Some(found) = rest.find(&fixed) else { return Some("the path is another") };
-            rest = rest.get(found + fixed.len()..).unwrap_or_default();
+        for (index, part) in template.split('{').enumerate() {
+            let literal =
+                if index == 0 { part } else { part.split_once('}').map_or("", |(_, literal)| literal) };
+            let literal = percent_decode(literal.trim_start_matches('/').trim());
+            let Some(found) = rest.find(&literal) else { return Some("the path is another") };
+            rest = rest.get(found + literal.len()..).unwrap_or_default();
         }
         None
     }
@@ -125,7 +131,7 @@ impl<'a> RawDocument<'a> {
         request: &SurveyedRequest,
     ) -> Option<&'static str> {
         let query = request.url.split_once('?').map_or("", |(_, query)| query);
-        let pairs: Vec<String> =
+        let query_names: Vec<String> =
             query.split('&').map(|pair| percent_decode(pair.split('=').next().unwrap_or_default())).collect();
         let cookies = header(request, "cookie").unwrap_or_default();
         for parameter in self.parameters(operation) {
@@ -135,10 +141,10 @@ impl<'a> RawDocument<'a> {
                 continue;
             }
             let is_sent = match text("in") {
-                "query" => pairs.iter().any(|pair| {
-                    pair == name || pair.strip_prefix(name).is_some_and(|rest| rest.starts_with('['))
+                "query" => query_names.iter().any(|sent| {
+                    sent == name || sent.strip_prefix(name).is_some_and(|rest| rest.starts_with('['))
                 }),
-                "header" if CLIENT_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => true,
+                "header" if EXEMPT_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => true,
                 "header" => header(request, &name.to_ascii_lowercase()).is_some(),
                 "cookie" => cookies.contains(&format!("{name}=")),
                 _ => true,
@@ -150,15 +156,15 @@ impl<'a> RawDocument<'a> {
         None
     }
 
-    /// Whether a parameter can be absent from the request: objects are serialized as their fields, and lists can be
-    /// empty.
+    /// Whether a required parameter can be absent from the request, since its type is not a primitive: objects may be
+    /// serialized as their fields, and arrays can be empty.
     fn may_be_absent(&self, parameter: &'a Value) -> bool {
         let schema = self.follow(parameter.get("schema").unwrap_or(parameter));
-        let is_plain = matches!(
+        let is_primitive = matches!(
             schema.get("type").and_then(Value::as_str),
             Some("string" | "integer" | "number" | "boolean")
         );
-        !is_plain
+        !is_primitive
     }
 
     fn body_violation(
@@ -166,7 +172,7 @@ impl<'a> RawDocument<'a> {
         operation: &RawOperation<'a>,
         request: &SurveyedRequest,
     ) -> Option<&'static str> {
-        let (declared, required) = self.content(operation);
+        let (declared, required) = self.declared_body(operation);
         let Some(body) = &request.body else {
             return required.then_some("there is no body");
         };
@@ -195,8 +201,8 @@ impl<'a> RawDocument<'a> {
         (!is_well_formed).then_some("the body is not what its kind says")
     }
 
-    /// The allowed media types of the body, and whether a body is required.
-    fn content(&self, operation: &RawOperation<'a>) -> (Vec<String>, bool) {
+    /// The declared media types of the body (none: any is allowed), and whether a body is required.
+    fn declared_body(&self, operation: &RawOperation<'a>) -> (Vec<String>, bool) {
         if !self.is_swagger2 {
             let Some(body) = operation.operation.get("requestBody") else { return (Vec::new(), false) };
             let body = self.follow(body);
@@ -220,9 +226,9 @@ impl<'a> RawDocument<'a> {
         if self
             .parameters(operation)
             .iter()
-            .any(|one| one.get("in").and_then(Value::as_str) == Some("formData"))
+            .any(|parameter| parameter.get("in").and_then(Value::as_str) == Some("formData"))
         {
-            // Form fields are always sent as a form, whatever `consumes` says.
+            // `formData` parameters may be sent as either kind of form, whatever `consumes` says.
             names.extend(["application/x-www-form-urlencoded", "multipart/form-data"].map(str::to_owned));
         }
         (names, is_required("body") || is_required("formData"))
@@ -233,8 +239,8 @@ impl<'a> RawDocument<'a> {
         operation: &RawOperation<'a>,
         request: &SurveyedRequest,
     ) -> Option<&'static str> {
-        let own = operation.operation.get("security").filter(|own| own.is_array());
-        let alternatives = own.or_else(|| self.root.get("security")).and_then(Value::as_array);
+        let operation_security = operation.operation.get("security").filter(|security| security.is_array());
+        let alternatives = operation_security.or_else(|| self.root.get("security")).and_then(Value::as_array);
         let alternatives: Vec<&Value> =
             alternatives.into_iter().flatten().filter(|alternative| alternative.is_object()).collect();
         let is_satisfied = |alternative: &&Value| {
@@ -244,7 +250,7 @@ impl<'a> RawDocument<'a> {
             .then_some("no credentials are sent")
     }
 
-    /// Whether a request has the credentials of a security scheme.
+    /// Whether a request has the credentials of the security scheme with this name.
     fn has_credentials(&self, name: &str, request: &SurveyedRequest) -> bool {
         let openapi3 = self.root.get("components").and_then(|components| components.get("securitySchemes"));
         let schemes = openapi3.or_else(|| self.root.get("securityDefinitions"));
@@ -270,7 +276,7 @@ impl<'a> RawDocument<'a> {
 
     /// The parameters of an operation and of its path item; those of the operation take precedence.
     fn parameters(&self, operation: &RawOperation<'a>) -> Vec<&'a Value> {
-        let lists = [operation.operation, operation.item]
+        let lists = [operation.operation, operation.path_item]
             .map(|owner| owner.get("parameters").and_then(Value::as_array));
         let mut all: Vec<&Value> = Vec::new();
         for parameter in lists.into_iter().flatten().flatten() {
@@ -285,9 +291,9 @@ impl<'a> RawDocument<'a> {
         all
     }
 
-    /// The target of a `$ref` within the document, or the value itself.
+    /// Follows `$ref`s within the document; returns any other value as it is.
     fn follow(&self, mut value: &'a Value) -> &'a Value {
-        for _ in 0..STEPS_MAX {
+        for _ in 0..REFERENCES_MAX {
             let reference = value.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
             let target = reference.and_then(|pointer| {
                 self.root.pointer(pointer).or_else(|| self.root.pointer(&percent_decode(pointer)))
@@ -310,7 +316,7 @@ fn is_json(content_type: &str) -> bool {
     name == "application/json" || name.ends_with("+json")
 }
 
-/// A percent-decoded text.
+/// Decodes percent-encoding; invalid UTF-8 is replaced.
 fn percent_decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

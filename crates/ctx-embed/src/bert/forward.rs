@@ -5,22 +5,25 @@ use super::{Layer, Pooling, Weights};
 use crate::kernel::{Activations, Kernels, Linear, Norm};
 use crate::vector;
 
-/// Number of tokens in the feed-forward part at once, so that the working set fits the inner caches.
-const ROWS: usize = 48;
+/// Number of tokens that go through the feed-forward network together, so that its buffers stay in the CPU caches.
+const BLOCK_TOKENS: usize = 48;
 
-/// The working buffers of one thread.
+/// The forward pass of one thread: weights and working buffers.
 pub(super) struct ForwardPass<'a> {
     kernels: &'a Kernels,
     weights: &'a Weights<'a>,
     attention: Attention,
+    /// Hidden states: one row per token.
     hidden: Vec<f32>,
+    /// Quantised inputs of a linear layer, with one scale per token.
     codes: Vec<i16>,
     scales: Vec<f32>,
     qkv: Vec<f32>,
     attended: Vec<f32>,
-    wide: Vec<f32>,
-    wide_codes: Vec<i16>,
-    wide_scales: Vec<f32>,
+    /// Intermediate activations of the feed-forward network, for one block of tokens.
+    intermediate: Vec<f32>,
+    intermediate_codes: Vec<i16>,
+    intermediate_scales: Vec<f32>,
 }
 
 impl<'a> ForwardPass<'a> {
@@ -36,13 +39,13 @@ impl<'a> ForwardPass<'a> {
             scales: vec![0.0; tokens],
             qkv: vec![0.0; tokens * sizes.qkv()],
             attended: vec![0.0; tokens * sizes.hidden],
-            wide: vec![0.0; ROWS * sizes.wide],
-            wide_codes: vec![0; ROWS * sizes.wide],
-            wide_scales: vec![0.0; ROWS],
+            intermediate: vec![0.0; BLOCK_TOKENS * sizes.wide],
+            intermediate_codes: vec![0; BLOCK_TOKENS * sizes.wide],
+            intermediate_scales: vec![0.0; BLOCK_TOKENS],
         }
     }
 
-    /// Embeds a pack of texts.
+    /// Embeds a pack of texts, each with its index and its tokens; returns unit vectors in the order of the pack.
     pub(super) fn embed(&mut self, pack: &[(usize, Vec<u32>)]) -> Vec<Vec<f32>> {
         let lengths: Vec<usize> = pack.iter().map(|(_, tokens)| tokens.len()).collect();
         self.embed_tokens(pack);
@@ -55,17 +58,18 @@ impl<'a> ForwardPass<'a> {
         lengths
             .iter()
             .map(|length| {
-                let (text, after) = rest.split_at(length * hidden);
+                let (rows, after) = rest.split_at(length * hidden);
                 rest = after;
                 match self.weights.pooling {
-                    Pooling::Mean => mean_pooled(text, hidden),
-                    Pooling::First => mean_pooled(&text[..hidden], hidden),
+                    Pooling::Mean => mean_pooled(rows, hidden),
+                    Pooling::First => mean_pooled(&rows[..hidden], hidden),
                 }
             })
             .collect()
     }
 
-    /// Computes the input of the first layer: token embeddings plus position embeddings, normalised.
+    /// Computes the input of the first layer: LayerNorm of token plus position embeddings. The positions include the
+    /// embedding of token type 0.
     fn embed_tokens(&mut self, pack: &[(usize, Vec<u32>)]) {
         let Weights { token_codes, token_scales, positions, norm, .. } = self.weights;
         let hidden = self.weights.sizes.hidden;
@@ -79,7 +83,7 @@ impl<'a> ForwardPass<'a> {
         }
     }
 
-    /// The attention part of a layer, within each text.
+    /// The self-attention of a layer; tokens attend only to tokens of the same text.
     fn attend(&mut self, layer: &Layer<'_>, lengths: &[usize]) {
         let (width, qkv_width) = (self.weights.sizes.hidden, self.weights.sizes.qkv());
         let tokens: usize = lengths.iter().sum();
@@ -91,33 +95,40 @@ impl<'a> ForwardPass<'a> {
         apply_linear(self.kernels, hidden, layer.attention, codes, scales, qkv);
         let (mut qkv_rest, mut attended_rest) = (&*qkv, &mut *attended);
         for length in lengths {
-            let (text, after) = qkv_rest.split_at(length * qkv_width);
+            let (text_qkv, after) = qkv_rest.split_at(length * qkv_width);
             let (out, out_after) = attended_rest.split_at_mut(length * width);
-            self.attention.compute(self.kernels, text, out);
+            self.attention.compute(self.kernels, text_qkv, out);
             (qkv_rest, attended_rest) = (after, out_after);
         }
         // Queries, keys and values are no longer needed; their buffer is reused.
-        let added = &mut qkv[..tokens * width];
-        apply_linear(self.kernels, attended, layer.attention_output, codes, scales, added);
-        add_and_normalise(self.kernels, hidden, added, layer.attention_norm);
+        let output = &mut qkv[..tokens * width];
+        apply_linear(self.kernels, attended, layer.attention_output, codes, scales, output);
+        add_and_normalise(self.kernels, hidden, output, layer.attention_norm);
     }
 
-    /// The feed-forward part of a layer, for each token on its own.
+    /// The feed-forward network of a layer, for one block of tokens after the other.
     fn feed_forward(&mut self, layer: &Layer<'_>, tokens: usize) {
-        let (width, wide_width) = (self.weights.sizes.hidden, self.weights.sizes.wide);
-        let rows = self.hidden[..tokens * width].chunks_mut(ROWS * width);
-        for hidden in rows {
+        let (width, intermediate_width) = (self.weights.sizes.hidden, self.weights.sizes.wide);
+        for hidden in self.hidden[..tokens * width].chunks_mut(BLOCK_TOKENS * width) {
             let tokens = hidden.len() / width;
             let codes = &mut self.codes[..tokens * width];
             let scales = &mut self.scales[..tokens];
-            let wide = &mut self.wide[..tokens * wide_width];
-            let wide_codes = &mut self.wide_codes[..tokens * wide_width];
-            let wide_scales = &mut self.wide_scales[..tokens];
-            let added = &mut self.attended[..tokens * width];
-            apply_linear(self.kernels, hidden, layer.intermediate, codes, scales, wide);
-            (self.kernels.gelu)(wide);
-            apply_linear(self.kernels, wide, layer.output, wide_codes, wide_scales, added);
-            add_and_normalise(self.kernels, hidden, added, layer.norm);
+            let intermediate = &mut self.intermediate[..tokens * intermediate_width];
+            let intermediate_codes = &mut self.intermediate_codes[..tokens * intermediate_width];
+            let intermediate_scales = &mut self.intermediate_scales[..tokens];
+            // The attention output is no longer needed; its buffer is reused.
+            let output = &mut self.attended[..tokens * width];
+            apply_linear(self.kernels, hidden, layer.intermediate, codes, scales, intermediate);
+            (self.kernels.gelu)(intermediate);
+            apply_linear(
+                self.kernels,
+                intermediate,
+                layer.output,
+                intermediate_codes,
+                intermediate_scales,
+                output,
+            );
+            add_and_normalise(self.kernels, hidden, output, layer.norm);
         }
     }
 }
@@ -138,14 +149,15 @@ fn apply_linear(
     (kernels.linear)(Activations { codes, scales }, layer, out);
 }
 
-fn add_and_normalise(kernels: &Kernels, hidden: &mut [f32], added: &[f32], norm: Norm<'_>) {
+/// Residual connection: adds the output of a sublayer to the hidden states, then applies LayerNorm.
+fn add_and_normalise(kernels: &Kernels, hidden: &mut [f32], output: &[f32], norm: Norm<'_>) {
     let width = norm.gains.len();
-    for (row, added) in hidden.chunks_exact_mut(width).zip(added.chunks_exact(width)) {
-        (kernels.norm)(row, added, norm);
+    for (row, output_row) in hidden.chunks_exact_mut(width).zip(output.chunks_exact(width)) {
+        (kernels.norm)(row, output_row, norm);
     }
 }
 
-/// The mean of rows, normalised to unit length.
+/// The mean of rows, normalised to unit length; their sum is enough, because it has the same direction.
 fn mean_pooled(rows: &[f32], width: usize) -> Vec<f32> {
     let mut sums = vec![0.0; width];
     for row in rows.chunks_exact(width) {

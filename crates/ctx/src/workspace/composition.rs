@@ -50,8 +50,8 @@ impl CatalogParts {
         let builder = builder.provider(self.admin.clone());
         let builder = context.chain(others).fold(builder, |builder, provider| builder.provider(provider));
         let left_out = self.left_out.iter();
-        let builder =
-            left_out.fold(builder, |builder, (name, reason)| builder.unusable_provider(name.clone(), reason.clone()));
+        let builder = left_out
+            .fold(builder, |builder, (name, reason)| builder.unusable_provider(name.clone(), reason.clone()));
         old.into_iter().fold(builder, |builder, old| builder.replacing(old)).build()
     }
 
