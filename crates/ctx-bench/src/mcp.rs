@@ -1,4 +1,4 @@
-//! Benchmarks of MCP: the overhead of a call over plain HTTP, load by many clients, and startup over stdio.
+//! Benchmarks of MCP: the overhead of a call compared with plain HTTP, load by many clients, and startup over stdio.
 
 use super::process;
 use super::{median, percentile};
@@ -113,7 +113,7 @@ fn initialize_params() -> Value {
     json!({ "protocolVersion": SESSION_VERSION, "capabilities": {}, "clientInfo": client_info })
 }
 
-/// Connects a client. Each round opens new ones, since the server closes connections that are idle for long.
+/// Connects a client. Each round opens new clients, since the server closes connections that are idle for long.
 type OpenClient = fn(&str) -> Result<Box<dyn BenchClient>>;
 
 const PROTOCOLS: [(&str, OpenClient); 3] = [
@@ -183,7 +183,7 @@ fn measure_load(server: &ServerProcess) -> Result<()> {
     Ok(())
 }
 
-/// Time from the start of the process to its first response, and from the end of its stdin to its exit.
+/// Measures the time from the start of the process to its first response, and from closing its stdin to its exit.
 fn measure_startup(binary: &Path, config: &Path) -> Result<()> {
     let (mut startup_times, mut exit_times) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {

@@ -139,7 +139,7 @@ impl Catalog {
     /// Providers whose tools were unknown when this catalog was built, each with the reason if they still are. Calls of
     /// such a provider wait until its tools are known.
     pub fn pending_providers(&self) -> impl Iterator<Item = (&Identifier, Option<String>)> {
-        self.unknown.iter().map(|(name, provider)| (name, provider.get().unknown()))
+        self.unknown.iter().map(|(name, provider)| (name, provider.get().unknown_reason()))
     }
 
     /// Whether a provider's tools were unknown when this catalog was built.

@@ -1,5 +1,5 @@
-//! Deny-list of files that usually hold secrets. Sources index only those that `include_sensitive_globs` matches, and
-//! scripts can neither read nor list them.
+//! Deny-list of files that usually hold secrets. Sources index a file on the list only if `include_sensitive_globs`
+//! matches it. Scripts can neither read nor list such files.
 //!
 //! The list consists of names, so a file is refused without being opened. Private keys are also recognised by their
 //! content ([`is_private_key`]).
@@ -72,7 +72,7 @@ const FILE_NAMES: [&str; 43] = [
 /// Prefixes of file names.
 const NAME_PREFIXES: [&str; 1] = [".env"];
 
-/// Pairs of a prefix and a suffix of file names: keys of cloud accounts, as cloud consoles name the downloads.
+/// Prefix and suffix of file names: cloud credentials and service-account keys.
 const NAME_AFFIXES: [(&str, &str); 4] = [
     ("credentials-", ".json"),
     ("credentials_", ".json"),
@@ -80,7 +80,8 @@ const NAME_AFFIXES: [(&str, &str); 4] = [
     ("service_account", ".json"),
 ];
 
-/// Suffixes of file names: environments, private keys, key stores, and the state and variables of Terraform.
+/// Suffixes of file names: environment files, credentials, private keys, key stores, VPN profiles, and the state and
+/// variables of Terraform.
 const NAME_SUFFIXES: [&str; 19] = [
     "-credentials.json",
     ".env",
@@ -116,8 +117,8 @@ const PEM_PRIVATE_KEY: &[u8] = b"PRIVATE KEY";
 /// Maximum bytes of a label and the dashes after it.
 const LABEL_BYTES_MAX: usize = 64;
 
-/// Minimum number of consecutive base64 digits that count as a key; elided examples such as `MIIE...` have fewer.
-const KEY_DIGITS_MIN: usize = 40;
+/// Minimum number of consecutive base64 characters that count as a key; elided examples such as `MIIE...` have fewer.
+const KEY_CHARS_MIN: usize = 40;
 
 /// Maximum lines and bytes after the PEM header that are searched for the key. Fields such as `Proc-Type` may precede
 /// the key.
@@ -162,9 +163,10 @@ pub fn secret_file_globs() -> (Vec<String>, Vec<String>) {
     (listed, TEMPLATE_NAMES.map(str::to_owned).to_vec())
 }
 
-/// Whether the condition holds for any name that some file system treats as equal to this one.
+/// Whether the condition holds for the name, or for a part of it that Windows may treat as the file's name.
 fn matches_any_spelling(name: &str, condition: impl Fn(&str) -> bool) -> bool {
-    // On Windows `:` begins the name of an alternate data stream; elsewhere it is a character of the name.
+    // On Windows `:` separates a file's name from a drive letter and from the name of an alternate data stream;
+    // elsewhere it is a character of the name.
     std::iter::once(name).chain(name.split(':')).any(|name| {
         // Windows ignores trailing dots and spaces.
         condition(name.trim_end_matches(['.', ' ']))
@@ -205,13 +207,13 @@ fn after_key_label(text: &[u8]) -> Option<&[u8]> {
     is_key.then(|| &text[end + PEM_DASHES.len()..])
 }
 
-/// Whether the text after a PEM header has a long run of base64 digits, before the footer and within a few lines.
+/// Whether the text after a PEM header has a long run of base64 characters, before the footer and within a few lines.
 fn has_key(text: &[u8]) -> bool {
     let text = &text[..text.len().min(SEARCHED_BYTES_MAX)];
     let footer = text.windows(PEM_DASHES.len()).position(|part| part == PEM_DASHES);
     let lines = text[..footer.unwrap_or(text.len())].split(|byte| *byte == b'\n').take(SEARCHED_LINES_MAX);
-    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
-    lines.into_iter().any(|line| line.split(|byte| !is_digit(byte)).any(|run| run.len() >= KEY_DIGITS_MIN))
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+    lines.into_iter().any(|line| line.split(|byte| !is_base64(byte)).any(|run| run.len() >= KEY_CHARS_MIN))
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@
 /// Maximum bytes of a name; longer names are not compared.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Maximum candidates per search: enough for ten thousand tools, each with a full name and an outward name.
+/// Maximum candidates per search: enough for ten thousand tools, each with its full name (`github.search`) and the name
+/// that clients see (`github__search`).
 const CANDIDATES_MAX: usize = 20_000;
 
-/// Maximum cells of edit-distance tables that one search fills: a few milliseconds of work.
+/// Maximum cells of the edit-distance tables of one search together: a few milliseconds of work.
 const CELLS_MAX: usize = 500_000;
 
 /// The candidate nearest to `wrong`, if one is close enough to suggest. The cost is bounded: long names are skipped,

@@ -62,7 +62,7 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
-    /// Its store of kept files, if it has one. All tools of a catalog use the first store that a provider returns.
+    /// Its store for binary content, if it has one. All tools of a catalog use the first store that a provider returns.
     fn file_store(&self) -> Option<Arc<dyn FileStore>> {
         None
     }
@@ -79,7 +79,7 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Why its tools are unknown, such as `cannot be reached: …`; error messages put its name before it. `None` if they
     /// are known.
-    fn unknown(&self) -> Option<String> {
+    fn unknown_reason(&self) -> Option<String> {
         None
     }
 
@@ -90,7 +90,10 @@ pub trait Provider: Send + Sync + 'static {
     /// has failed. The error says why its tools are unknown.
     async fn connect(&self) -> Result<(), ToolError> {
         self.wait_until_known().await;
-        self.unknown().map_or(Ok(()), |reason| Err(ToolError::not_found(format!("{} {reason}", self.name()))))
+        match self.unknown_reason() {
+            Some(reason) => Err(ToolError::not_found(format!("{} {reason}", self.name()))),
+            None => Ok(()),
+        }
     }
 
     /// Timeout of one of its calls, including the time to connect; `None` means the catalog's default.
@@ -194,8 +197,8 @@ pub struct Output {
 /// Pagination of a result that is one page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Page {
-    /// Path of field names from the value to its list of items: empty if the value itself is the list, `None` if there
-    /// is no such list.
+    /// Field names that lead from the value to its list of items: empty if the value itself is the list, `None` if
+    /// there is no list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<String>>,
     /// All arguments of the call for the next page; `None` after the last page.

@@ -1,7 +1,8 @@
 //! Escaping of invisible characters, so that the text a person approves is the text an agent reads.
 //!
-//! An invisible character is replaced by its code point, such as `\u{202e}`; line breaks and tabs by `\n`, `\r` and
-//! `\t`. Backslashes are not escaped: the result is for display, and is never decoded.
+//! An invisible character is replaced by an escape with its code point, such as `\u{202e}`. Line breaks and tabs become
+//! `\n`, `\r` and `\t` where they are escaped. Backslashes are not escaped: the result is for display, and is never
+//! decoded.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -19,10 +20,10 @@ pub fn escape_line(text: &str) -> Cow<'_, str> {
 
 /// Whether [`escape_invisible`] would change `text`.
 pub fn has_invisible(text: &str) -> bool {
-    first_invisible(text, Layout::MultiLine).is_some()
+    first_to_escape(text, Layout::MultiLine).is_some()
 }
 
-/// Whether line breaks and tabs are kept.
+/// Whether line breaks and tabs are kept (`MultiLine`) or escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     MultiLine,
@@ -30,7 +31,7 @@ enum Layout {
 }
 
 fn escape(text: &str, layout: Layout) -> Cow<'_, str> {
-    let Some(first) = first_invisible(text, layout) else { return Cow::Borrowed(text) };
+    let Some(first) = first_to_escape(text, layout) else { return Cow::Borrowed(text) };
     let (before, rest) = text.split_at(first);
     let mut escaped = String::with_capacity(text.len() + 16);
     escaped.push_str(before);
@@ -38,7 +39,7 @@ fn escape(text: &str, layout: Layout) -> Cow<'_, str> {
     let mut characters = rest.chars().peekable();
     while let Some(character) = characters.next() {
         // A joiner or variation selector cannot attach to an escaped character.
-        previous = if is_invisible(previous, character, characters.peek().copied(), layout) {
+        previous = if needs_escape(previous, character, characters.peek().copied(), layout) {
             write_escape(&mut escaped, character);
             None
         } else {
@@ -59,7 +60,8 @@ fn write_escape(escaped: &mut String, character: char) {
     }
 }
 
-fn first_invisible(text: &str, layout: Layout) -> Option<usize> {
+/// Byte offset of the first character to escape.
+fn first_to_escape(text: &str, layout: Layout) -> Option<usize> {
     // Fast path: most texts are printable ASCII.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return None;
@@ -68,7 +70,7 @@ fn first_invisible(text: &str, layout: Layout) -> Option<usize> {
     let mut characters = text.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
         let next = characters.peek().map(|(_, next)| *next);
-        if is_invisible(previous, character, next, layout) {
+        if needs_escape(previous, character, next, layout) {
             return Some(at);
         }
         previous = Some(character);
@@ -79,14 +81,14 @@ fn first_invisible(text: &str, layout: Layout) -> Option<usize> {
 /// Whether a character is to be escaped between these neighbours.
 ///
 /// Escaped: control characters (line breaks and tabs depend on the layout), bidirectional controls, zero-width and
-/// other format characters (Cf) without a glyph, fillers, line and paragraph separators, variation selectors and the
-/// tags block (U+E0000…), which can carry hidden text.
+/// other format characters (Cf) without a glyph, Hangul fillers, line and paragraph separators, variation selectors
+/// and the tags block (U+E0000…).
 ///
 /// Kept, since emoji and spelling need them: U+200D within emoji sequences, U+FE0E and U+FE0F after emoji and in
-/// keycaps, U+200C and U+200D between characters of Arabic, Syriac and Indic scripts. No two of these may be adjacent,
-/// except U+FE0F before U+200D. Tags in flags of subdivisions (🏴…) and ideographic variation selectors are escaped:
-/// both can carry hidden text.
-fn is_invisible(previous: Option<char>, character: char, next: Option<char>, layout: Layout) -> bool {
+/// keycaps, U+200C and U+200D between characters of Arabic, Syriac and Indic scripts. No two of these joiners and
+/// selectors may be adjacent, except U+FE0F before U+200D. The tags of subdivision flags (🏴…) and ideographic
+/// variation selectors are escaped: both can carry hidden text.
+fn needs_escape(previous: Option<char>, character: char, next: Option<char>, layout: Layout) -> bool {
     let is_multi_line = layout == Layout::MultiLine;
     match character {
         '\n' | '\t' => !is_multi_line,
@@ -185,7 +187,7 @@ mod tests {
     #[test]
     fn misplaced_joiners_and_selectors_are_escaped() {
         for (text, expected) in [
-            // A second selector or joiner in a row is escaped.
+            // Repeated: of two selectors the second is escaped, of two joiners both.
             ("❤\u{fe0f}\u{fe0f}", "❤\u{fe0f}\\u{fe0f}"),
             ("👩\u{200d}\u{200d}👧", r"👩\u{200d}\u{200d}👧"),
             ("a\u{200d}b", r"a\u{200d}b"),

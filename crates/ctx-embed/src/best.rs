@@ -83,7 +83,7 @@ pub(crate) fn weights() -> bert::Weights<'static> {
         norm: layer.norm.view(),
     });
     bert::Weights {
-        sizes: TransformerSizes { hidden: HIDDEN, heads: HEADS, wide: WIDE },
+        sizes: TransformerSizes { hidden: HIDDEN, heads: HEADS, intermediate: WIDE },
         token_codes: WEIGHTS.token_codes.as_flattened(),
         token_scales: &WEIGHTS.token_scales,
         positions: WEIGHTS.positions.as_flattened(),

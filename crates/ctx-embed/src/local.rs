@@ -136,9 +136,9 @@ impl LocalModel {
     }
 
     fn weights(&self) -> Weights<'_> {
-        let BertDimensions { hidden, heads, intermediate: wide, pooling, .. } = self.shape;
+        let BertDimensions { hidden, heads, intermediate, pooling, .. } = self.shape;
         Weights {
-            sizes: TransformerSizes { hidden, heads, wide },
+            sizes: TransformerSizes { hidden, heads, intermediate },
             token_codes: &self.token_codes,
             token_scales: &self.token_scales,
             positions: &self.positions,

@@ -349,7 +349,7 @@ impl Provider for ApiProvider {
         self.0.settings.exposed
     }
 
-    fn unknown(&self) -> Option<String> {
+    fn unknown_reason(&self) -> Option<String> {
         let load_state = self.0.load_state.borrow();
         match (&load_state.api, &load_state.failure) {
             (Some(_), _) => None,

@@ -1,4 +1,4 @@
-//! Notes: what a schema says besides types (description, default, format), as lines that are safe in a comment.
+//! Notes: what a schema says besides types (description, default, format), as single lines for comments in Luau code.
 
 use crate::model::{Notes, Type};
 use crate::reference::reference_name;
@@ -20,7 +20,7 @@ const NUMBERS_MAX: usize = 20;
 /// Maximum number of discriminator values that are listed.
 const ALTERNATIVES_MAX: usize = 40;
 
-/// Maximum characters of that list.
+/// Maximum characters of the list of discriminator values.
 const ALTERNATIVES_CHARS_MAX: usize = 1_000;
 
 impl Notes {
@@ -134,11 +134,13 @@ fn is_short_scalar(value: &Value) -> bool {
     }
 }
 
-/// The text as one line, cut with `…` near `characters_max`. Drops invisible characters, which could hide or reorder
-/// text.
+/// The text as one line. A line of more than `characters_max` characters is cut, so that it has at most that many with
+/// the `…` at its end. Drops invisible characters, which could hide or reorder text.
 pub(crate) fn to_single_line(text: &str, characters_max: usize) -> String {
     let mut line = String::new();
     let mut count = 0;
+    // Length in bytes of the part that is kept if the line is cut: one character is left for `…`.
+    let mut cut_bytes = 0;
     let mut space = false;
     for character in text.chars() {
         if character.is_whitespace() || character.is_control() {
@@ -148,17 +150,19 @@ pub(crate) fn to_single_line(text: &str, characters_max: usize) -> String {
         if is_invisible(character) {
             continue;
         }
-        if count + 1 >= characters_max {
+        let separator = if space && !line.is_empty() { " " } else { "" };
+        count += separator.len() + 1;
+        if count > characters_max {
+            line.truncate(cut_bytes);
             line.push('…');
             break;
         }
-        if space && !line.is_empty() {
-            line.push(' ');
-            count += 1;
+        line.push_str(separator);
+        line.push(character);
+        if count < characters_max {
+            cut_bytes = line.len();
         }
         space = false;
-        line.push(character);
-        count += 1;
     }
     line
 }
@@ -182,11 +186,32 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_one_line_of_bounded_length() {
+    fn notes_are_one_line_without_invisible_characters() {
         assert_eq!(to_single_line("a\r\n\tb\u{2028}c\u{0}d", 80), "a b c d");
         assert_eq!(to_single_line("abc\u{202e}def", 80), "abcdef");
-        assert_eq!(to_single_line("abcdef", 4), "abc…");
         assert_eq!(to_single_line(" \n ", 80), "");
+    }
+
+    #[test]
+    fn only_a_line_above_the_maximum_is_cut_and_never_exceeds_it() {
+        for (text, expected) in [
+            ("abc", "abc"),
+            ("abcd", "abcd"),
+            ("abcd \n\u{200b}", "abcd"),
+            (" a  b ", "a b"),
+            ("ab c", "ab c"),
+            ("abcde", "abc…"),
+            ("abcd e", "abc…"),
+            ("abc d", "abc…"),
+            ("ab c d", "ab…"),
+            ("ab cd", "ab…"),
+            ("a b c", "a b…"),
+            ("ééééé", "ééé…"),
+        ] {
+            assert_eq!(to_single_line(text, 4), expected, "{text:?}");
+        }
+        assert_eq!(to_single_line("a", 1), "a");
+        assert_eq!(to_single_line("ab", 1), "…");
     }
 
     #[test]

@@ -14,9 +14,9 @@ const SPEED_TIME_CONSTANT: Duration = Duration::from_secs(20);
 /// Minimum time between two samples.
 const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(500);
 /// Minimum time between the first sample and the first estimate.
-const OBSERVED_MIN: Duration = Duration::from_secs(2);
+const WARM_UP_TIME: Duration = Duration::from_secs(2);
 
-/// The bar of the current meter, which `suspend_bar` hides while other output is written.
+/// The bar of the current `ProgressMeter`; `suspend_bar` hides it while other output is written.
 static CURRENT_BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Hides the bar while `write` writes to stderr.
@@ -59,7 +59,7 @@ impl ProgressMeter {
         Self { output, state }
     }
 
-    /// Displays that `done` items are done, of `total` if that is known; `label` names the items.
+    /// Displays how many items are done, and the total if it is known; `label` names the items.
     pub(crate) fn show(&self, done: u64, total: Option<u64>, label: &str) {
         let Some(state) = &self.state else { return };
         let mut state = lock(state);
@@ -71,15 +71,15 @@ impl ProgressMeter {
             state.bar.set_length(total.unwrap_or(done).max(done));
             state.bar.set_position(done);
             state.bar.set_message(text);
-        } else if state.is_line_due(now) {
+        } else if state.take_due_line(now) {
             self.output.say(&text);
         }
     }
 }
 
 impl MeterState {
-    /// Whether a line is due; if so, schedules the next one.
-    fn is_line_due(&mut self, now: Instant) -> bool {
+    /// Returns whether a progress line is due; if so, schedules the next one.
+    fn take_due_line(&mut self, now: Instant) -> bool {
         let is_due = now >= self.next_line_at;
         if is_due {
             self.next_line_at = now + LINE_INTERVAL;
@@ -106,7 +106,7 @@ fn describe(done: u64, total: Option<u64>, label: &str, remaining: Option<Durati
     }
 }
 
-/// Formats a duration; the longer, the coarser.
+/// Formats a duration, rounded: the longer it is, the coarser.
 fn coarse_duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -124,7 +124,8 @@ struct TimeEstimate {
     last: Option<ProgressSample>,
     /// The weighted sum of the measured speeds, in items per second.
     weighted_speed: f64,
-    /// The sum of the weights. It approaches one; dividing by it removes the bias of the first samples.
+    /// The sum of the weights, which approaches one. Dividing `weighted_speed` by it corrects the bias of the
+    /// first samples towards zero.
     weight: f64,
 }
 
@@ -140,21 +141,22 @@ impl TimeEstimate {
     fn update(&mut self, now: Instant, done: u64, total: Option<u64>) -> Option<Duration> {
         let first = *self.first.get_or_insert(ProgressSample { at: now, done });
         let last = *self.last.get_or_insert(first);
-        let passed = now.saturating_duration_since(last.at);
-        if passed >= SAMPLE_INTERVAL_MIN {
-            let decay = (-passed.as_secs_f64() / SPEED_TIME_CONSTANT.as_secs_f64()).exp();
-            let speed = done.saturating_sub(last.done) as f64 / passed.as_secs_f64();
+        let elapsed = now.saturating_duration_since(last.at);
+        if elapsed >= SAMPLE_INTERVAL_MIN {
+            let decay = (-elapsed.as_secs_f64() / SPEED_TIME_CONSTANT.as_secs_f64()).exp();
+            let speed = done.saturating_sub(last.done) as f64 / elapsed.as_secs_f64();
             self.weighted_speed = self.weighted_speed * decay + speed * (1.0 - decay);
             self.weight = self.weight * decay + (1.0 - decay);
             self.last = Some(ProgressSample { at: now, done });
         }
         let observed = now.saturating_duration_since(first.at);
-        let speed = self.weighted_speed / self.weight;
-        if observed < OBSERVED_MIN || !speed.is_normal() || speed <= 0.0 {
+        // NaN (0 / 0) before the second sample.
+        let average_speed = self.weighted_speed / self.weight;
+        if observed < WARM_UP_TIME || !average_speed.is_normal() || average_speed <= 0.0 {
             return None;
         }
         let remaining_items = total?.checked_sub(done).filter(|remaining_items| *remaining_items > 0)?;
-        Duration::try_from_secs_f64(remaining_items as f64 / speed).ok()
+        Duration::try_from_secs_f64(remaining_items as f64 / average_speed).ok()
     }
 }
 
@@ -208,7 +210,7 @@ mod tests {
         let bar = ProgressBar::hidden();
         let mut state =
             MeterState { bar, estimate: TimeEstimate::default(), next_line_at: start + LINE_INTERVAL };
-        let is_due = |second: &u64| state.is_line_due(start + Duration::from_secs(*second));
+        let is_due = |second: &u64| state.take_due_line(start + Duration::from_secs(*second));
         assert_eq!((0..45).filter(is_due).collect::<Vec<u64>>(), [10, 20, 30, 40]);
     }
 

@@ -71,7 +71,7 @@ impl<'a> RawDocument<'a> {
             .or_else(|| self.security_violation(operation, request))
     }
 
-    /// Whether the document has a JSON schema for a 2xx response, and all such schemas have a type.
+    /// Whether the document has a schema for a JSON response with a 2xx status, and all such schemas have a type.
     pub(super) fn has_described_response(&self, operation: &RawOperation<'a>) -> bool {
         let responses = operation.operation.get("responses").and_then(Value::as_object);
         let successful = responses.into_iter().flatten().filter(|(status, _)| status.starts_with('2'));
@@ -252,8 +252,9 @@ impl<'a> RawDocument<'a> {
 
     /// Whether a request has the credentials of the security scheme with this name.
     fn has_credentials(&self, name: &str, request: &SurveyedRequest) -> bool {
-        let openapi3 = self.root.get("components").and_then(|components| components.get("securitySchemes"));
-        let schemes = openapi3.or_else(|| self.root.get("securityDefinitions"));
+        let openapi3_schemes =
+            self.root.get("components").and_then(|components| components.get("securitySchemes"));
+        let schemes = openapi3_schemes.or_else(|| self.root.get("securityDefinitions"));
         let Some(scheme) = schemes.and_then(|schemes| schemes.get(name)) else { return false };
         let scheme = self.follow(scheme);
         let text = |keyword: &str| scheme.get(keyword).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -28,7 +28,7 @@ impl AwaitedProvider {
 
     /// Whether its tools are known by now.
     pub(super) fn is_known(&self) -> bool {
-        self.tools.get().is_some() || self.provider.unknown().is_none()
+        self.tools.get().is_some() || self.provider.unknown_reason().is_none()
     }
 
     /// Its tools, if a call or [`Catalog::settled`] has registered them.
@@ -58,7 +58,7 @@ impl AwaitedProvider {
 
     /// The error of a call whose provider's tools are still unknown.
     pub(super) fn unavailable(&self) -> ToolError {
-        let reason = self.provider.unknown().unwrap_or_else(|| "cannot be called".to_owned());
+        let reason = self.provider.unknown_reason().unwrap_or_else(|| "cannot be called".to_owned());
         ToolError::not_found(format!("{} {reason}", self.provider.name()))
     }
 }

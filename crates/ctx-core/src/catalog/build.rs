@@ -145,7 +145,7 @@ impl CatalogBuilder {
                 continue;
             }
             catalog.register(&**provider, &previous);
-            if provider.unknown().is_some() {
+            if provider.unknown_reason().is_some() {
                 catalog.providers.insert(provider.name());
                 let awaited = AwaitedProvider::new(provider.clone());
                 catalog.unknown.insert(provider.name(), Arc::new(awaited));

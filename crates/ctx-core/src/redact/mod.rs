@@ -1,7 +1,8 @@
 //! Redaction: masks secrets in the run log, logs, error messages and reports.
 //!
 //! A secret is found verbatim, under JSON, URL, form and HTML escapes in any nesting, and inside base64 and hex
-//! (`forms`, `decode`). Each text takes one Aho-Corasick search, and one more for each layer of escaping in it.
+//! (`forms`, `decode`). An Aho-Corasick automaton searches the text and each layer of decoded escapes, and again
+//! with lines joined where there is wrapped base64.
 
 mod decode;
 mod forms;
@@ -78,12 +79,12 @@ const SECRET_KEY_PARTS: [&str; 22] = [
     "token",
 ];
 
-/// Words before `tokens` that make it credentials; `max_tokens` and the like are counts.
+/// Words before `tokens` that mark a key as credentials; `max_tokens` and the like are counts.
 const TOKEN_KINDS: [&str; 11] =
     ["access", "api", "auth", "bearer", "bot", "csrf", "device", "jwt", "personal", "refresh", "session"];
 
-/// Whether the value of an environment variable is not masked: shorter than six bytes, a number of up to nine digits,
-/// or a common setting like `production`. All other values are treated as secrets.
+/// Whether the value of an environment variable is too common to mask: shorter than six bytes, a number of up to
+/// nine digits, or a setting like `production`. All other values are treated as secrets.
 pub fn is_ordinary_value(value: &str) -> bool {
     let value = value.trim();
     value.len() < MASKED_LENGTH_MIN
@@ -91,7 +92,7 @@ pub fn is_ordinary_value(value: &str) -> bool {
         || ORDINARY_VALUES.contains(&value.to_ascii_lowercase().as_str())
 }
 
-/// Masks known secrets in any text, and secret-looking keys in any JSON.
+/// Masks known secrets in any text, and the values of secret-looking keys in any JSON.
 ///
 /// Clones share learned secrets.
 #[derive(Clone, Debug, Default)]
@@ -100,8 +101,9 @@ pub struct Redactor(Arc<ArcSwap<SecretSet>>);
 /// An immutable snapshot of the secrets.
 #[derive(Debug, Default)]
 struct SecretSet {
+    /// Masked for the lifetime of the redactor.
     fixed: Arc<[Secret]>,
-    /// Issued at runtime, such as access tokens.
+    /// Issued at runtime, such as access tokens; can be unlearned.
     learned: Vec<Secret>,
     /// Built on first use.
     matcher: OnceLock<SecretMatcher>,
@@ -110,7 +112,7 @@ struct SecretSet {
 /// A multi-pattern search for all forms of all secrets.
 struct SecretMatcher {
     automaton: SearchAutomaton,
-    /// By pattern: how far the secret goes beyond the match.
+    /// By pattern: how far the secret extends beyond the match.
     margins: Vec<MatchMargins>,
 }
 
@@ -118,15 +120,15 @@ enum SearchAutomaton {
     /// There are no secrets.
     NoSecrets,
     Built(AhoCorasick),
-    /// The automaton cannot be built, so any text may hold a secret.
+    /// The automaton cannot be built, so every text is masked whole.
     Unavailable,
 }
 
 #[derive(Clone, Copy, Default)]
 struct MatchMargins {
-    /// Bytes after the match, where only the beginning is searched for.
+    /// Bytes of the form after the match, if the pattern is only its beginning.
     rest: usize,
-    /// Base64 digits before the match, and after the rest, that also hold bits of the secret.
+    /// Base64 digits before the match, and after `rest`, that mix bits of the secret with those of adjacent bytes.
     before: usize,
     after: usize,
 }
@@ -138,29 +140,29 @@ impl Redactor {
         Self(Arc::new(ArcSwap::from_pointee(SecretSet { fixed, ..SecretSet::default() })))
     }
 
-    /// Also masks this secret from now on.
+    /// Also masks this secret from now on, unless it is very short or too many are learned already.
     pub fn learn(&self, secret: &Secret) {
         if !self.0.load().should_learn(secret) {
             return;
         }
-        self.0.rcu(|known| {
-            let mut learned = known.learned.clone();
-            if known.should_learn(secret) {
+        self.0.rcu(|current| {
+            let mut learned = current.learned.clone();
+            if current.should_learn(secret) {
                 learned.push(secret.clone());
             }
-            SecretSet { fixed: known.fixed.clone(), learned, matcher: OnceLock::new() }
+            SecretSet { fixed: current.fixed.clone(), learned, matcher: OnceLock::new() }
         });
     }
 
-    /// Also masks the secrets of another redactor from now on.
+    /// Also masks the current secrets of another redactor from now on; those that it learned become fixed.
     pub fn absorb(&self, other: &Self) {
         let added = other.0.load();
-        self.0.rcu(|known| {
-            let is_new = |secret: &&Secret| !known.fixed.contains(secret);
-            let fixed = known.fixed.iter().chain(added.fixed.iter().chain(&added.learned).filter(is_new));
+        self.0.rcu(|current| {
+            let is_new = |secret: &&Secret| !current.fixed.contains(secret);
+            let fixed = current.fixed.iter().chain(added.fixed.iter().chain(&added.learned).filter(is_new));
             SecretSet {
                 fixed: fixed.cloned().collect(),
-                learned: known.learned.clone(),
+                learned: current.learned.clone(),
                 matcher: OnceLock::new(),
             }
         });
@@ -169,9 +171,9 @@ impl Redactor {
     /// Stops masking a learned secret that is no longer valid.
     pub fn unlearn(&self, secret: &Secret) {
         if self.0.load().learned.contains(secret) {
-            self.0.rcu(|known| SecretSet {
-                fixed: known.fixed.clone(),
-                learned: known.learned.iter().filter(|one| *one != secret).cloned().collect(),
+            self.0.rcu(|current| SecretSet {
+                fixed: current.fixed.clone(),
+                learned: current.learned.iter().filter(|other| *other != secret).cloned().collect(),
                 matcher: OnceLock::new(),
             });
         }
@@ -181,9 +183,9 @@ impl Redactor {
     pub fn is_secret_key(key: &str) -> bool {
         let key = key.to_ascii_lowercase().replace('-', "_");
         let is_secret = |key: &str| SECRET_KEY_PARTS.iter().any(|part| key.contains(part));
-        match key.strip_suffix("tokens").map(|kind| kind.trim_end_matches('_')) {
-            Some(kind) => {
-                kind == "id" || is_secret(kind) || TOKEN_KINDS.iter().any(|known| kind.ends_with(known))
+        match key.strip_suffix("tokens").map(|prefix| prefix.trim_end_matches('_')) {
+            Some(prefix) => {
+                prefix == "id" || is_secret(prefix) || TOKEN_KINDS.iter().any(|kind| prefix.ends_with(kind))
             }
             None => is_secret(&key),
         }
@@ -191,8 +193,8 @@ impl Redactor {
 
     /// The text with every known secret masked.
     pub fn text(&self, text: String) -> String {
-        let known = self.0.load();
-        match known.matcher().spans(text.as_bytes()) {
+        let current = self.0.load();
+        match current.matcher().spans(text.as_bytes()) {
             spans if spans.is_empty() => text,
             spans => mask_spans(text.as_bytes(), spans),
         }
@@ -240,7 +242,8 @@ impl SecretMatcher {
         if forms.is_empty() {
             return Self { automaton: SearchAutomaton::NoSecrets, margins: Vec::new() };
         }
-        // Searches as fast as the other kinds and builds in a sixth of the time; each API call builds one.
+        // Searches as fast as the other kinds of automaton and builds in a sixth of the time; each call of an upstream
+        // HTTP API builds one.
         let kind = Some(AhoCorasickKind::ContiguousNFA);
         let automaton = AhoCorasickBuilder::new().kind(kind).build(forms.iter().map(|form| &form.bytes));
         let automaton = automaton.map_or_else(
@@ -271,11 +274,11 @@ impl SecretMatcher {
             let layer = layers.last().map_or(text, |layer| &layer.bytes);
             let mut found = self.literal_spans(automaton, layer);
             if let Some(joined) = decode::join_lines(layer) {
-                let in_lines = self.literal_spans(automaton, &joined.bytes);
-                found.extend(in_lines.into_iter().map(|span| joined.source_span(span)));
+                let in_joined = self.literal_spans(automaton, &joined.bytes);
+                found.extend(in_joined.into_iter().map(|span| joined.source_span(span)));
             }
-            let to_text = |span| layers.iter().rev().fold(span, |span, layer| layer.source_span(span));
-            spans.extend(found.into_iter().map(to_text));
+            let to_text_span = |span| layers.iter().rev().fold(span, |span, layer| layer.source_span(span));
+            spans.extend(found.into_iter().map(to_text_span));
             if layers.len() == LAYERS_MAX {
                 return spans;
             }
@@ -286,12 +289,13 @@ impl SecretMatcher {
         }
     }
 
+    /// Byte spans of secrets in a text as it stands, without decoding.
     fn literal_spans(&self, automaton: &AhoCorasick, text: &[u8]) -> Vec<(usize, usize)> {
         // Fast path: most texts have no match, and the overlapping search is much slower.
         if !automaton.is_match(text) {
             return Vec::new();
         }
-        let is_digit = |at: usize| {
+        let is_base64_digit = |at: usize| {
             text.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte))
         };
         let span = |found: aho_corasick::Match| {
@@ -299,10 +303,10 @@ impl SecretMatcher {
                 self.margins.get(found.pattern().as_usize()).copied().unwrap_or_default();
             let (mut start, mut end) = (found.start(), found.end().saturating_add(rest).min(text.len()));
             for _ in 0..before {
-                start -= usize::from(start > 0 && is_digit(start - 1));
+                start -= usize::from(start > 0 && is_base64_digit(start - 1));
             }
             for _ in 0..after {
-                end += usize::from(is_digit(end));
+                end += usize::from(is_base64_digit(end));
             }
             (start, end)
         };
@@ -323,6 +327,7 @@ fn mask_spans(text: &[u8], mut spans: Vec<(usize, usize)>) -> String {
     let mut shown = Vec::with_capacity(text.len());
     let mut at = 0;
     for (start, end) in spans {
+        // The second case is the first span, at the start of the text.
         if start > at || shown.is_empty() && at == 0 {
             shown.extend_from_slice(&text[at..start]);
             shown.extend_from_slice(MASK.as_bytes());

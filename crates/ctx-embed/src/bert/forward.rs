@@ -18,7 +18,9 @@ pub(super) struct ForwardPass<'a> {
     /// Quantised inputs of a linear layer, with one scale per token.
     codes: Vec<i16>,
     scales: Vec<f32>,
+    /// Query, key and value of each token.
     qkv: Vec<f32>,
+    /// Output of the attention heads, before the output projection.
     attended: Vec<f32>,
     /// Intermediate activations of the feed-forward network, for one block of tokens.
     intermediate: Vec<f32>,
@@ -27,7 +29,7 @@ pub(super) struct ForwardPass<'a> {
 }
 
 impl<'a> ForwardPass<'a> {
-    /// Buffers for packs of up to `tokens` tokens.
+    /// Allocates buffers for packs of up to `tokens` tokens. A pack is a batch of texts without padding.
     pub(super) fn new(kernels: &'a Kernels, weights: &'a Weights<'a>, tokens: usize) -> Self {
         let sizes = weights.sizes;
         Self {
@@ -39,13 +41,13 @@ impl<'a> ForwardPass<'a> {
             scales: vec![0.0; tokens],
             qkv: vec![0.0; tokens * sizes.qkv()],
             attended: vec![0.0; tokens * sizes.hidden],
-            intermediate: vec![0.0; BLOCK_TOKENS * sizes.wide],
-            intermediate_codes: vec![0; BLOCK_TOKENS * sizes.wide],
+            intermediate: vec![0.0; BLOCK_TOKENS * sizes.intermediate],
+            intermediate_codes: vec![0; BLOCK_TOKENS * sizes.intermediate],
             intermediate_scales: vec![0.0; BLOCK_TOKENS],
         }
     }
 
-    /// Embeds a pack of texts, each with its index and its tokens; returns unit vectors in the order of the pack.
+    /// Embeds a pack of texts, each a pair of index and tokens; returns unit vectors in the order of the pack.
     pub(super) fn embed(&mut self, pack: &[(usize, Vec<u32>)]) -> Vec<Vec<f32>> {
         let lengths: Vec<usize> = pack.iter().map(|(_, tokens)| tokens.len()).collect();
         self.embed_tokens(pack);
@@ -79,7 +81,7 @@ impl<'a> ForwardPass<'a> {
             let token = *token as usize;
             row.fill(0.0);
             (self.kernels.add_codes)(row, &token_codes[token * hidden..][..hidden], token_scales[token]);
-            (self.kernels.norm)(row, position, *norm);
+            (self.kernels.add_norm)(row, position, *norm);
         }
     }
 
@@ -106,9 +108,9 @@ impl<'a> ForwardPass<'a> {
         add_and_normalise(self.kernels, hidden, output, layer.attention_norm);
     }
 
-    /// The feed-forward network of a layer, for one block of tokens after the other.
+    /// The feed-forward network of a layer, one block of tokens at a time.
     fn feed_forward(&mut self, layer: &Layer<'_>, tokens: usize) {
-        let (width, intermediate_width) = (self.weights.sizes.hidden, self.weights.sizes.wide);
+        let (width, intermediate_width) = (self.weights.sizes.hidden, self.weights.sizes.intermediate);
         for hidden in self.hidden[..tokens * width].chunks_mut(BLOCK_TOKENS * width) {
             let tokens = hidden.len() / width;
             let codes = &mut self.codes[..tokens * width];
@@ -144,7 +146,7 @@ fn apply_linear(
 ) {
     let to = codes.chunks_exact_mut(layer.inputs).zip(scales.iter_mut());
     for (row, (codes, scale)) in rows.chunks_exact(layer.inputs).zip(to) {
-        *scale = (kernels.activations)(row, codes);
+        *scale = (kernels.quantise)(row, codes);
     }
     (kernels.linear)(Activations { codes, scales }, layer, out);
 }
@@ -153,11 +155,12 @@ fn apply_linear(
 fn add_and_normalise(kernels: &Kernels, hidden: &mut [f32], output: &[f32], norm: Norm<'_>) {
     let width = norm.gains.len();
     for (row, output_row) in hidden.chunks_exact_mut(width).zip(output.chunks_exact(width)) {
-        (kernels.norm)(row, output_row, norm);
+        (kernels.add_norm)(row, output_row, norm);
     }
 }
 
-/// The mean of rows, normalised to unit length; their sum is enough, because it has the same direction.
+/// The mean of the rows, normalised to unit length. The code does not divide by their number, since that only changes
+/// the length.
 fn mean_pooled(rows: &[f32], width: usize) -> Vec<f32> {
     let mut sums = vec![0.0; width];
     for row in rows.chunks_exact(width) {

@@ -26,7 +26,7 @@ pub(crate) struct TransformerSizes {
     /// Number of attention heads.
     pub(crate) heads: usize,
     /// Intermediate size: width of the feed-forward part.
-    pub(crate) wide: usize,
+    pub(crate) intermediate: usize,
 }
 
 impl TransformerSizes {

@@ -45,8 +45,8 @@ static AVX2: Kernels = Kernels {
     name: "avx2",
     linear: checked!(avx2::linear, tokens, layer, out),
     product: checked!(product, of, out, stride),
-    activations: checked!(activations, row, codes),
-    norm: checked!(norm, row, added, parameters),
+    quantise: checked!(quantise, row, codes),
+    add_norm: checked!(add_norm, row, added, parameters),
     gelu: checked!(gelu, row),
     softmax: checked!(softmax, row),
     add_codes: checked!(add_codes, sums, codes, factor),
@@ -55,13 +55,13 @@ static AVX2: Kernels = Kernels {
 };
 
 #[target_feature(enable = "avx2,fma")]
-fn activations(row: &[f32], codes: &mut [i16]) -> f32 {
-    lanes::activations(row, codes)
+fn quantise(row: &[f32], codes: &mut [i16]) -> f32 {
+    lanes::quantise(row, codes)
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn norm(row: &mut [f32], added: &[f32], parameters: Norm<'_>) {
-    lanes::norm::<true>(row, added, parameters);
+fn add_norm(row: &mut [f32], added: &[f32], parameters: Norm<'_>) {
+    lanes::add_norm::<true>(row, added, parameters);
 }
 
 #[target_feature(enable = "avx2,fma")]

@@ -44,7 +44,7 @@ fn maximum_of(values: &[f32], of: impl Fn(f32) -> f32, start: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn activations(row: &[f32], codes: &mut [i16]) -> f32 {
+pub(super) fn quantise(row: &[f32], codes: &mut [i16]) -> f32 {
     let maximum = maximum_of(row, f32::abs, 0.0);
     let steps = f32::from(activation_max(row.len()));
     let factor = if maximum > 0.0 { steps / maximum } else { 0.0 };
@@ -55,7 +55,7 @@ pub(super) fn activations(row: &[f32], codes: &mut [i16]) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn norm<const FUSED: bool>(row: &mut [f32], added: &[f32], parameters: Norm<'_>) {
+pub(super) fn add_norm<const FUSED: bool>(row: &mut [f32], added: &[f32], parameters: Norm<'_>) {
     for (value, added) in row.iter_mut().zip(added) {
         *value += added;
     }

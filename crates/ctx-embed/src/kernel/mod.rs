@@ -77,9 +77,9 @@ pub(crate) struct Kernels {
     /// Computes a matrix product, into rows that are `stride` apart.
     pub(crate) product: fn(Product<'_>, &mut [f32], stride: usize),
     /// Quantises a row to activations; returns their scale.
-    pub(crate) activations: fn(&[f32], &mut [i16]) -> f32,
+    pub(crate) quantise: fn(&[f32], &mut [i16]) -> f32,
     /// Adds the second row to the first and applies LayerNorm.
-    pub(crate) norm: fn(&mut [f32], &[f32], Norm<'_>),
+    pub(crate) add_norm: fn(&mut [f32], &[f32], Norm<'_>),
     /// GELU, x · Φ(x), in place.
     pub(crate) gelu: fn(&mut [f32]),
     /// Softmax of a row, in place.

@@ -156,10 +156,10 @@ proptest! {
     fn activations_are_the_same_and_half_a_step_off_at_most(length in 0_usize..4_000, seed in any::<u64>()) {
         let row = floats(seed, length);
         let mut expected = vec![0; length];
-        (portable::KERNELS.activations)(&row, &mut expected);
+        (portable::KERNELS.quantise)(&row, &mut expected);
         for kernels in Kernels::all() {
             let mut codes = vec![0; length];
-            let scale = (kernels.activations)(&row, &mut codes);
+            let scale = (kernels.quantise)(&row, &mut codes);
             prop_assert_eq!(&codes, &expected, "{}", kernels.name);
             for (value, code) in row.iter().zip(&codes) {
                 prop_assert!(code.unsigned_abs() <= activation_max(length).unsigned_abs());
@@ -175,7 +175,7 @@ proptest! {
         let (gains, biases) = (floats(seed ^ 2, length), floats(seed ^ 3, length));
         for kernels in Kernels::all() {
             let mut actual = row.clone();
-            (kernels.norm)(&mut actual, &added, Norm { gains: &ones, biases: &zeros, epsilon: 1e-12 });
+            (kernels.add_norm)(&mut actual, &added, Norm { gains: &ones, biases: &zeros, epsilon: 1e-12 });
             let count = length as f32;
             prop_assert!((actual.iter().sum::<f32>() / count).abs() < 1e-4);
             let variance = actual.iter().map(|value| value * value).sum::<f32>() / count;
@@ -183,7 +183,7 @@ proptest! {
             let expected: Vec<f32> =
                 actual.iter().zip(&gains).zip(&biases).map(|((value, gain), bias)| value * gain + bias).collect();
             let mut actual = row.clone();
-            (kernels.norm)(&mut actual, &added, Norm { gains: &gains, biases: &biases, epsilon: 1e-12 });
+            (kernels.add_norm)(&mut actual, &added, Norm { gains: &gains, biases: &biases, epsilon: 1e-12 });
             assert_close(&actual, &expected, 1e-4, kernels.name);
         }
     }

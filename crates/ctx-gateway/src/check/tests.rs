@@ -647,7 +647,7 @@ impl Provider for StillConnecting {
         Vec::new()
     }
 
-    fn unknown(&self) -> Option<String> {
+    fn unknown_reason(&self) -> Option<String> {
         Some("is still being reached".to_owned())
     }
 }

@@ -407,7 +407,7 @@ impl Provider for ConnectingProvider {
         if self.is_known.load(Ordering::SeqCst) { self.known.tools() } else { Vec::new() }
     }
 
-    fn unknown(&self) -> Option<String> {
+    fn unknown_reason(&self) -> Option<String> {
         (!self.is_known.load(Ordering::SeqCst)).then(|| "is still being reached".to_owned())
     }
 

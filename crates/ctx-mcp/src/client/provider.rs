@@ -60,7 +60,7 @@ impl Provider for UpstreamProvider {
         self.0.settings.exposed
     }
 
-    fn unknown(&self) -> Option<String> {
+    fn unknown_reason(&self) -> Option<String> {
         self.0.unknown_tools_reason()
     }
 
