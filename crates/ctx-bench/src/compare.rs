@@ -3,7 +3,7 @@
 //! The builds alternate, so that other load on the machine affects both alike and changes of a few per cent are
 //! visible.
 
-use super::{corpus, median, percentile, process};
+use super::{corpus, mcp, median, openapi, percentile, process};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::fs;
@@ -24,6 +24,7 @@ const ECHO: &str = "tool = { name = 'echo', description = 'Echo', \
     parameters = { { name = 'message', type = 'string', required = true } } }\n\
     function tool.execute(params) return { echo = params.message } end\n";
 const TOOLS: &str = "[embedding]\nmodel = \"fast\"\n[tools.script.echo]\npath = \"echo.lua\"\n";
+const STARTS: usize = 11;
 const FIVE_CALLS: &str =
     "local bytes = 0 for i = 1, 5 do bytes += #sdk.tools.echo({ message = 'hello' }).echo end return bytes";
 
@@ -53,18 +54,38 @@ pub(super) fn measure(old: &Path, new: &Path) -> Result<()> {
         corpus::workspace_in(builds[0].folder("texts"), FILES)?,
         corpus::workspace_in(builds[1].folder("texts"), FILES)?,
     ];
+    let upstreams = configure_upstreams(&builds[0])?;
     for workspace in &texts {
-        corpus::configure(workspace, TOOLS)?;
+        corpus::configure(workspace, &format!("{TOOLS}{upstreams}"))?;
         fs::write(workspace.join("echo.lua"), ECHO)?;
     }
     compare_indexing(&builds, &texts, &format!("{FILES} Markdown files"))?;
     let pdfs = [pdf_workspace(&builds[0].folder("pdfs"))?, pdf_workspace(&builds[1].folder("pdfs"))?];
     compare_indexing(&builds, &pdfs, &format!("{PDFS} PDF files"))?;
+    compare_starts(&builds, &texts)?;
     compare_requests(&builds, &texts)?;
     println!(
         "\nMedians: {INDEX_ROUNDS} rounds of indexing, {ROUNDS} rounds of {REQUESTS} requests, one at a time, in turn."
     );
     Ok(())
+}
+
+/// The sections of an API and of an MCP server, the same for both builds: a local service, and a workspace that the build before serves.
+fn configure_upstreams(build: &Build) -> Result<String> {
+    let peer = corpus::folder("compare-upstream");
+    fs::create_dir_all(&peer)?;
+    fs::write(peer.join("echo.lua"), ECHO)?;
+    fs::write(peer.join("ctx.toml"), TOOLS)?;
+    let description = peer.join("pets.json");
+    fs::write(&description, openapi::describe_service(&openapi::start_service()?).to_string())?;
+    let state = xtask::target().join("state");
+    Ok(format!(
+        "[apis.pets]\nspec = {description:?}\nexpose = true\n[mcp_servers.peer]\ncommand = {:?}\n\
+         args = [\"-c\", {:?}, \"serve\", \"mcp\", \"--stdio\"]\nexpose = true\n\
+         env = {{ CTX_TRUST = \"1\", XDG_STATE_HOME = {state:?} }}\n",
+        build.binary,
+        peer.join("ctx.toml"),
+    ))
 }
 
 fn pdf_workspace(workspace: &Path) -> Result<PathBuf> {
@@ -95,33 +116,66 @@ fn compare_indexing(builds: &[Build; 2], workspaces: &[PathBuf; 2], label: &str)
     Ok(())
 }
 
+fn compare_starts(builds: &[Build; 2], workspaces: &[PathBuf; 2]) -> Result<()> {
+    let (mut times, mut memory) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    for _ in 0..STARTS {
+        for (index, build) in builds.iter().enumerate() {
+            let started = Instant::now();
+            let mut server = ServerProcess::of(&build.binary, &workspaces[index])?;
+            send(&server, "/tools/search", &[json!({ "query": "station verify" }).to_string()])?;
+            times[index].push(started.elapsed().as_secs_f64() * 1e3);
+            memory[index].push(process::memory_mib(server.id(), "VmRSS"));
+            server.stop()?;
+        }
+    }
+    print_row("start to first search, ms", times);
+    print_row("memory after the first search, MiB", memory);
+    Ok(())
+}
+
+/// Sends the requests of a workload to a server; returns their latencies in milliseconds.
+type Workload<'a> = Box<dyn Fn(&ServerProcess) -> Result<Vec<f64>> + 'a>;
+
 fn compare_requests(builds: &[Build; 2], workspaces: &[PathBuf; 2]) -> Result<()> {
     let mut servers = [
         ServerProcess::of(&builds[0].binary, &workspaces[0])?,
         ServerProcess::of(&builds[1].binary, &workspaces[1])?,
     ];
+    let post = |path: &'static str, bodies: Vec<String>| -> Workload<'_> {
+        Box::new(move |server| send(server, path, &bodies))
+    };
     let search = |mode: &str| -> Vec<String> {
         let body = |query: &String| json!({ "query": query, "mode": mode }).to_string();
         corpus::queries(REQUESTS).iter().map(body).collect()
     };
     let same = |body: serde_json::Value| vec![body.to_string(); REQUESTS];
-    let workloads = [
-        ("keyword search", "/tools/search", search("keyword")),
-        ("hybrid search", "/tools/search", search("hybrid")),
-        ("a Lua tool", "/tools/echo", same(json!({ "message": "hello" }))),
-        ("a script with five calls", "/tools/execute", same(json!({ "script": FIVE_CALLS }))),
-        ("sources", "/tools/sources", same(json!({}))),
+    let mut workloads: Vec<(&str, Workload<'_>)> = vec![
+        ("keyword search", post("/tools/search", search("keyword"))),
+        ("hybrid search", post("/tools/search", search("hybrid"))),
+        ("a Lua tool", post("/tools/echo", same(json!({ "message": "hello" })))),
+        ("a script that returns 1", post("/tools/execute", same(json!({ "script": "return 1" })))),
+        ("a script with five calls", post("/tools/execute", same(json!({ "script": FIVE_CALLS })))),
+        ("sources", post("/tools/sources", same(json!({})))),
+        ("a tool of an MCP server", post("/tools/peer__echo", same(json!({ "message": "hello" })))),
+        ("an operation of an API", post("/tools/pets__get_pet", same(json!({ "id": 7 })))),
     ];
-    for (label, path, bodies) in &workloads {
+    for (label, open) in &mcp::PROTOCOLS {
+        let calls = move |server: &ServerProcess| {
+            let mut client = open(&server.address)?;
+            (0..REQUESTS).map(|_| timed(|| client.call())).collect()
+        };
+        workloads.push((label, Box::new(calls)));
+    }
+    for (label, run) in &workloads {
         let (mut cpu, mut p50) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         // The first round warms up caches and workers, and is not counted.
         for round in 0..=ROUNDS {
             for (index, server) in servers.iter().enumerate() {
                 let before = process::cpu_of_tree(server.id())?;
-                let mut times = send(server, path, bodies)?;
+                let mut times = run(server)?;
                 if round > 0 {
                     let spent = process::cpu_of_tree(server.id())? - before;
-                    cpu[index].push(spent * 1e3 / bodies.len() as f64);
+                    cpu[index].push(spent * 1e3 / times.len() as f64);
                     p50[index].push(percentile(&mut times, 0.5));
                 }
             }
@@ -132,15 +186,23 @@ fn compare_requests(builds: &[Build; 2], workspaces: &[PathBuf; 2]) -> Result<()
     servers.iter_mut().try_for_each(ServerProcess::stop)
 }
 
+/// The duration of a request in milliseconds.
+fn timed(request: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let started = Instant::now();
+    request()?;
+    Ok(started.elapsed().as_secs_f64() * 1e3)
+}
+
 /// Sends requests one after the other; returns the latencies in milliseconds.
 fn send(server: &ServerProcess, path: &str, bodies: &[String]) -> Result<Vec<f64>> {
     let mut connection = HttpConnection::open(&server.address)?;
     let mut times = Vec::with_capacity(bodies.len());
     for body in bodies {
-        let started = Instant::now();
-        let (status, answer) = connection.post(path, body)?;
-        times.push(started.elapsed().as_secs_f64() * 1e3);
-        ensure!(status == 200, "{path}: {status} {answer}");
+        times.push(timed(|| {
+            let (status, answer) = connection.post(path, body)?;
+            ensure!(status == 200, "{path}: {status} {answer}");
+            Ok(())
+        })?);
     }
     Ok(times)
 }

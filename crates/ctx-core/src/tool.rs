@@ -96,7 +96,7 @@ pub trait Provider: Send + Sync + 'static {
         }
     }
 
-    /// Timeout of one of its calls, including the time to connect; `None` means the catalog's default.
+    /// How long a call waits until these tools are known; `None` means the catalog's timeout of a call.
     fn call_timeout(&self) -> Option<Duration> {
         None
     }
@@ -198,7 +198,7 @@ pub struct Output {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Page {
     /// Field names that lead from the value to its list of items: empty if the value itself is the list, `None` if
-    /// there is no list.
+    /// the value has no list that can be recognised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<String>>,
     /// All arguments of the call for the next page; `None` after the last page.

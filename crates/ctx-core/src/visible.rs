@@ -85,7 +85,7 @@ fn first_to_escape(text: &str, layout: Layout) -> Option<usize> {
 /// and the tags block (U+E0000…).
 ///
 /// Kept, since emoji and spelling need them: U+200D within emoji sequences, U+FE0E and U+FE0F after emoji and in
-/// keycaps, U+200C and U+200D between characters of Arabic, Syriac and Indic scripts. No two of these joiners and
+/// keycaps, U+200C and U+200D between characters of scripts that need them. No two of these joiners and
 /// selectors may be adjacent, except U+FE0F before U+200D. The tags of subdivision flags (🏴…) and ideographic
 /// variation selectors are escaped: both can carry hidden text.
 fn needs_escape(previous: Option<char>, character: char, next: Option<char>, layout: Layout) -> bool {

@@ -1,4 +1,4 @@
-//! Checks the requests that `ctx-openapi` builds against the OpenAPI document, without using its parser.
+//! Checks that the requests of `ctx-openapi` conform to the OpenAPI document, without its parser.
 
 use ctx_openapi::SurveyedRequest;
 use percent_encoding::percent_decode_str;
@@ -101,10 +101,11 @@ impl<'a> RawDocument<'a> {
         operation: &RawOperation<'a>,
         request: &SurveyedRequest,
     ) -> Option<&'static str> {
-        let (scheme, host, path) = request.url.split_once("://").and_then(|(scheme, rest)| {
+        let parts = request.url.split_once("://").and_then(|(scheme, rest)| {
             let (host, path) = rest.split_once('/')?;
             Some((scheme, host, path))
-        })?;
+        });
+        let Some((scheme, host, path)) = parts else { return Some("its URL is not absolute") };
         if !matches!(scheme, "http" | "https") || host.is_empty() {
             return Some("it is not known where to send it");
         }

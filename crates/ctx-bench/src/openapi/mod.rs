@@ -9,6 +9,7 @@ mod sample;
 mod swagger2;
 
 pub(crate) use cost::{LOAD_ONE, load_one};
+pub(crate) use overhead::{describe_service, start_service};
 
 use anyhow::Result;
 use check::Coverage;

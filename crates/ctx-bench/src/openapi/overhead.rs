@@ -9,7 +9,7 @@ use ctx_core::{AddressPolicy, Call, Caller, Catalog, Identifier};
 use ctx_net::{Client, ClientOptions, Request};
 use ctx_openapi::{ApiOptions, ApiSettings, Apis, Spec};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -32,7 +32,7 @@ pub(super) fn measure() -> Result<()> {
 }
 
 /// A local HTTP service that sends the same response to every request.
-fn start_service() -> Result<String> {
+pub(crate) fn start_service() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = format!("http://{}", listener.local_addr()?);
     std::thread::spawn(move || {
@@ -41,6 +41,13 @@ fn start_service() -> Result<String> {
         }
     });
     Ok(address)
+}
+
+/// An OpenAPI description of the service with one operation, `getPet`.
+pub(crate) fn describe_service(address: &str) -> Value {
+    let parameter = json!({"name": "id", "in": "path", "required": true, "schema": {"type": "integer"}});
+    let get_operation = json!({"operationId": "getPet", "parameters": [parameter]});
+    json!({"openapi": "3.1.0", "servers": [{"url": address}], "paths": {"/pets/{id}": {"get": get_operation}}})
 }
 
 fn serve_requests(stream: &TcpStream) -> Option<()> {
@@ -65,11 +72,8 @@ fn serve_requests(stream: &TcpStream) -> Option<()> {
 async fn measure_calls() -> Result<()> {
     let service = start_service()?;
     let path = target().join("bench/openapi-pets.json");
-    let parameter = json!({"name": "id", "in": "path", "required": true, "schema": {"type": "integer"}});
-    let get_operation = json!({"operationId": "getPet", "parameters": [parameter]});
-    let document = json!({"openapi": "3.1.0", "servers": [{"url": service}], "paths": {"/pets/{id}": {"get": get_operation}}});
     fs::create_dir_all(target().join("bench"))?;
-    fs::write(&path, document.to_string())?;
+    fs::write(&path, describe_service(&service).to_string())?;
     let settings = ApiSettings::new(Identifier::sanitize("pets"), Spec::File(path));
     let apis = Apis::start(
         vec![settings],

@@ -109,7 +109,7 @@ struct SecretSet {
     matcher: OnceLock<SecretMatcher>,
 }
 
-/// A multi-pattern search for all forms of all secrets.
+/// A multi-pattern search for all secrets, each verbatim and in its encodings.
 struct SecretMatcher {
     automaton: SearchAutomaton,
     /// By pattern: how far the secret extends beyond the match.
@@ -126,10 +126,11 @@ enum SearchAutomaton {
 
 #[derive(Clone, Copy, Default)]
 struct MatchMargins {
-    /// Bytes of the form after the match, if the pattern is only its beginning.
+    /// Bytes of the encoded secret after the match, if the pattern is only its beginning.
     rest: usize,
-    /// Base64 digits before the match, and after `rest`, that mix bits of the secret with those of adjacent bytes.
+    /// Base64 digits just before the match that mix bits of the secret with those of the byte before.
     before: usize,
+    /// Base64 digits just after the match and `rest` that mix bits of the secret with those of the byte after.
     after: usize,
 }
 
