@@ -97,7 +97,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// How long a call waits until these tools are known; `None` means the catalog's timeout of a call.
-    fn call_timeout(&self) -> Option<Duration> {
+    fn wait_timeout(&self) -> Option<Duration> {
         None
     }
 }
@@ -201,7 +201,7 @@ pub struct Page {
     /// the value has no list that can be recognised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<String>>,
-    /// All arguments of the call for the next page; `None` after the last page.
+    /// All arguments of the call for the next page; `None` after the last page, and if `beyond` says why it cannot be fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Map<String, Value>>,
     /// Why the next page cannot be fetched although it exists.

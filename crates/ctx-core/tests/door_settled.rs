@@ -63,7 +63,7 @@ impl Provider for Connecting {
         }
     }
 
-    fn call_timeout(&self) -> Option<Duration> {
+    fn wait_timeout(&self) -> Option<Duration> {
         self.call_timeout
     }
 }

@@ -364,7 +364,7 @@ impl Provider for ApiProvider {
         self.0.wait_until_loaded().await;
     }
 
-    fn call_timeout(&self) -> Option<Duration> {
+    fn wait_timeout(&self) -> Option<Duration> {
         Some(self.0.settings.limits.call)
     }
 }

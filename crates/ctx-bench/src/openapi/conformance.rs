@@ -107,7 +107,7 @@ impl<'a> RawDocument<'a> {
         });
         let Some((scheme, host, path)) = parts else { return Some("its URL is not absolute") };
         if !matches!(scheme, "http" | "https") || host.is_empty() {
-            return Some("it is not known where to send it");
+            return Some("its URL has no host, or is not HTTP");
         }
         let path = percent_decode(path.split(['?', '#']).next().unwrap_or_default());
         if path.contains(['{', '}']) {
@@ -178,7 +178,7 @@ impl<'a> RawDocument<'a> {
             return required.then_some("there is no body");
         };
         let Some(content_type) = header(request, "content-type") else {
-            return Some("the body's kind is not said");
+            return Some("the body has no content type");
         };
         let essence = |name: &str| name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let sent_type = essence(content_type);
@@ -189,7 +189,7 @@ impl<'a> RawDocument<'a> {
                 name => name == sent_type,
             });
         if !is_declared {
-            return Some("the body is of a kind that is not declared");
+            return Some("the content type of the body is not declared");
         }
         let is_well_formed = match sent_type.as_str() {
             "multipart/form-data" => {
@@ -199,7 +199,7 @@ impl<'a> RawDocument<'a> {
             name if is_json(name) => serde_json::from_slice::<Value>(body).is_ok(),
             _ => true,
         };
-        (!is_well_formed).then_some("the body is not what its kind says")
+        (!is_well_formed).then_some("the body is malformed for its content type")
     }
 
     /// The declared media types of the body (none: any is allowed), and whether a body is required.

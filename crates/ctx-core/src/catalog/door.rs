@@ -202,7 +202,7 @@ impl Catalog {
             return Ok(());
         }
         let provider = awaited.provider.get();
-        let timeout = provider.call_timeout().unwrap_or(self.limits.call_timeout);
+        let timeout = provider.wait_timeout().unwrap_or(self.limits.call_timeout);
         let own_deadline = started.checked_add(timeout).unwrap_or(started + FOREVER);
         let deadline = call.earlier_deadline(own_deadline);
         tokio::select! {
@@ -246,7 +246,7 @@ impl Catalog {
             ToolLookup::Known(registered) => registered,
             ToolLookup::Awaited(awaited) => {
                 let provider = awaited.provider.get();
-                let patience = provider.call_timeout().unwrap_or(self.limits.call_timeout);
+                let patience = provider.wait_timeout().unwrap_or(self.limits.call_timeout);
                 // After the timeout, the lookup below fails.
                 let _ = tokio::time::timeout(patience, provider.wait_until_known()).await;
                 self.awaited_tool(&awaited).await.map_err(|error| self.mask_error(error))?

@@ -72,7 +72,7 @@ impl Provider for UpstreamProvider {
         self.0.wait_until_connected().await
     }
 
-    fn call_timeout(&self) -> Option<Duration> {
+    fn wait_timeout(&self) -> Option<Duration> {
         Some(self.0.settings.limits.call)
     }
 }

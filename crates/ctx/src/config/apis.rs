@@ -247,7 +247,7 @@ pub(super) fn resolve_auth_variables(
         let position =
             section.origin_of(&["auth_env".to_owned()]).map_or_else(String::new, |at| format!("{at}: "));
         if section.entries.contains_key("auth") {
-            problems.push(format!("{position}`{GROUP}.{name}.auth_env`: goes without `auth`"));
+            problems.push(format!("{position}`{GROUP}.{name}.auth_env`: cannot be combined with `auth`"));
             continue;
         }
         match variable_values(named, variables) {

@@ -316,7 +316,7 @@ fn a_server_is_started_or_reached_and_each_key_goes_with_one_of_these() {
         ("", "1: `mcp_servers.a`: needs a `command` to start or a `url` to reach"),
         (
             "command = \"a\"\nurl = \"https://a\"",
-            "3: `mcp_servers.a.url`: goes without `command`: a server is started or reached",
+            "3: `mcp_servers.a.url`: cannot be combined with `command`: a server is either started or connected to",
         ),
         ("command = \" \"", "2: `mcp_servers.a.command`: must not be empty"),
         ("url = \"ftp://a\"", "2: `mcp_servers.a.url`: must begin with https:// or http://"),

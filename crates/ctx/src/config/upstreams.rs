@@ -184,7 +184,11 @@ impl ServerSection {
         match (&self.command, &self.url) {
             (None, None) => problems.push(("", "needs a `command` to start or a `url` to reach".to_owned())),
             (Some(_), Some(_)) => {
-                problems.push(("url", "goes without `command`: a server is started or reached".to_owned()));
+                problems.push((
+                    "url",
+                    "cannot be combined with `command`: a server is either started or connected to"
+                        .to_owned(),
+                ));
             }
             (Some(command), None) if command.trim().is_empty() => {
                 problems.push(("command", "must not be empty".to_owned()));

@@ -142,7 +142,7 @@ fn every_invalid_key_is_named() {
         ("auth = 5", "3: `apis.a.auth`: must be a text, or a table with a `type`".to_owned()),
         ("auth = { type = \"bearer\" }", "3: `apis.a.auth`: `token` is missing".to_owned()),
         ("auth = { key = 5 }", "3: `apis.a.auth`: `key`: must be a text, or a table with a `type`".to_owned()),
-        ("auth = \"a\"\nauth_env = \"SET\"", "4: `apis.a.auth_env`: goes without `auth`".to_owned()),
+        ("auth = \"a\"\nauth_env = \"SET\"", "4: `apis.a.auth_env`: cannot be combined with `auth`".to_owned()),
         ("auth_env = \"sk-5/not a name\"", format!("3: `apis.a.auth_env`: {names}")),
         ("auth_env = 5", format!("3: `apis.a.auth_env`: {names}")),
         ("auth_env = { a = { b = \"SET\" } }", format!("3: `apis.a.auth_env`: {names}")),
