@@ -9,7 +9,7 @@ const SIZES: [usize; 3] = [500, 2_000, 7_000];
 const ROUNDS: usize = 3;
 
 pub(super) fn measure(binary: &Path) -> Result<()> {
-    println!("| files | CPU s | CPU ms a file | wall s | peak MiB | again: CPU s | again: wall s |");
+    println!("| files | CPU s | CPU ms per file | wall s | peak MiB | again: CPU s | again: wall s |");
     println!("|---|---|---|---|---|---|---|");
     for files in SIZES {
         let workspace = corpus::workspace(files)?;
@@ -20,8 +20,8 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
             first.push(sync()?);
             again.push(sync()?);
         }
-        let median_of = |costs: &[process::Cost], figure: fn(&process::Cost) -> f64| {
-            median(costs.iter().map(figure).collect())
+        let median_of = |costs: &[process::Cost], field: fn(&process::Cost) -> f64| {
+            median(costs.iter().map(field).collect())
         };
         let cpu = median_of(&first, |cost| cost.cpu);
         println!(
@@ -33,6 +33,6 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
             median_of(&again, |cost| cost.wall),
         );
     }
-    println!("\nMedians of {ROUNDS} rounds; 7,000 files are 79 MB.");
+    println!("\nMedians of {ROUNDS} rounds; the tree of 7,000 files has 79 MB.");
     Ok(())
 }

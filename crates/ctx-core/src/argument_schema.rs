@@ -70,7 +70,7 @@ pub struct ArgumentSchema {
     schema: Value,
     /// Whether the schema has defaults to fill in.
     has_defaults: bool,
-    /// `None`: the schema is faulty, and arguments are not validated.
+    /// `None`: the schema is invalid, and arguments are not validated.
     validator: Option<Validator>,
     body: Option<BodyArgument>,
     takes_null_for_absent: bool,
@@ -114,7 +114,7 @@ impl ArgumentSchema {
         })
     }
 
-    /// Accepts every object: for a tool whose schema is faulty.
+    /// Accepts every object: for a tool whose schema is invalid.
     pub fn unchecked(schema: Value) -> Self {
         let has_defaults = has_defaults(&schema);
         Self { has_defaults, schema, validator: None, body: None, takes_null_for_absent: false }

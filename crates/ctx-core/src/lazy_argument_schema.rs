@@ -1,4 +1,4 @@
-//! A tool's compiled argument schema, shared by all catalogs that have the tool.
+//! A tool's argument schema, compiled on first use. Catalogs that share a tool's entry share the compiled schema.
 
 use crate::{ArgumentSchema, CatalogEntry};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ pub(crate) struct LazyArgumentSchema(OnceLock<CompiledSchema>);
 
 struct CompiledSchema {
     schema: ArgumentSchema,
-    /// Why arguments are not validated, if the schema is faulty.
+    /// Why arguments are not validated, if the schema is invalid.
     fault: Option<String>,
 }
 
@@ -23,7 +23,9 @@ impl LazyArgumentSchema {
                     CompiledSchema { schema, fault: None }
                 }
                 Err(error) => {
-                    let fault = format!("arguments of {name} are not checked, its schema is faulty: {error}");
+                    let fault = format!(
+                        "arguments of {name} are not validated, because its schema is invalid: {error}"
+                    );
                     tracing::debug!("{fault}");
                     let schema = ArgumentSchema::unchecked(Arc::unwrap_or_clone(spec.input_schema.get()));
                     CompiledSchema { schema: schema.with_body(spec.body.clone()), fault: Some(fault) }
@@ -42,7 +44,7 @@ impl LazyArgumentSchema {
         &self.compiled(entry).schema
     }
 
-    /// Why arguments are not validated, if the schema is faulty.
+    /// Why arguments are not validated, if the schema is invalid.
     pub(crate) fn fault(&self, entry: &CatalogEntry) -> Option<&str> {
         self.compiled(entry).fault.as_deref()
     }

@@ -1,7 +1,7 @@
 //! "Did you mean" suggestions: the known name with the smallest edit distance.
 //!
-//! Names are untrusted (callers, upstreams, scripts), and the search may block a thread of the async runtime. So the
-//! length of the names, their number and the total work are bounded.
+//! Names come from untrusted sources (callers, upstream servers, scripts), and the search runs on threads of the async
+//! runtime. So the length of the names, their number and the total work are bounded.
 
 /// Maximum bytes of a name; longer names are not compared.
 const NAME_BYTES_MAX: usize = 128;
@@ -10,7 +10,7 @@ const NAME_BYTES_MAX: usize = 128;
 /// that clients see (`github__search`).
 const CANDIDATES_MAX: usize = 20_000;
 
-/// Maximum cells of the edit-distance tables of one search together: a few milliseconds of work.
+/// Maximum total number of edit-distance table cells in one search: a few milliseconds of work.
 const CELLS_MAX: usize = 500_000;
 
 /// The candidate nearest to `wrong`, if one is close enough to suggest. The cost is bounded: long names are skipped,
@@ -33,30 +33,30 @@ pub fn nearest_few<'a>(
     let mut likely: Vec<(usize, usize, &'a str)> = Vec::new();
     for (index, candidate) in candidates.into_iter().take(CANDIDATES_MAX).enumerate() {
         if candidate.len() <= NAME_BYTES_MAX {
-            let distance_min = wrong_counts.distance_min(candidate);
-            if distance_min <= distance_max(wrong, candidate) {
-                likely.push((distance_min, index, candidate));
+            let distance_lower_bound = wrong_counts.distance_lower_bound(candidate);
+            if distance_lower_bound <= distance_threshold(wrong, candidate) {
+                likely.push((distance_lower_bound, index, candidate));
             }
         }
     }
-    // Sorted by lower bound, so that the search can stop at the first bound above the smallest distance.
+    // Sorted by lower bound, so that the search can stop at the first bound above the smallest distance found so far.
     likely.sort_unstable();
     let mut cells_left = CELLS_MAX;
-    let mut least = usize::MAX;
+    let mut best_distance = usize::MAX;
     let mut best: Vec<(usize, &'a str)> = Vec::new();
-    for (distance_min, index, candidate) in likely {
+    for (distance_lower_bound, index, candidate) in likely {
         let cells = (wrong.len() + 1) * (candidate.len() + 1);
-        if distance_min > least || cells > cells_left {
+        if distance_lower_bound > best_distance || cells > cells_left {
             break;
         }
         cells_left -= cells;
         let distance = strsim::damerau_levenshtein(wrong, candidate);
-        if distance > distance_max(wrong, candidate) || distance > least {
+        if distance > distance_threshold(wrong, candidate) || distance > best_distance {
             continue;
         }
-        if distance < least {
+        if distance < best_distance {
             best.clear();
-            least = distance;
+            best_distance = distance;
         }
         best.push((index, candidate));
     }
@@ -66,24 +66,24 @@ pub fn nearest_few<'a>(
 }
 
 /// Maximum edit distance of a suggestion; it grows with the shorter name.
-fn distance_max(wrong: &str, candidate: &str) -> usize {
+fn distance_threshold(wrong: &str, candidate: &str) -> usize {
     1 + wrong.len().min(candidate.len()) / 3
 }
 
 /// How often each character occurs in a name. The key is the low seven bits of the code point: exact for ASCII, and a
-/// collision of other characters can only make [`Self::distance_min`] smaller.
+/// collision of other characters can only make [`Self::distance_lower_bound`] smaller.
 struct CharacterCounts {
-    counts: [u16; Self::KINDS],
+    counts: [u16; Self::BUCKETS],
     length: usize,
 }
 
 impl CharacterCounts {
-    const KINDS: usize = 128;
+    const BUCKETS: usize = 128;
 
     fn of(name: &str) -> Self {
-        let mut counted = Self { counts: [0; Self::KINDS], length: 0 };
+        let mut counted = Self { counts: [0; Self::BUCKETS], length: 0 };
         for character in name.chars() {
-            counted.counts[character as usize % Self::KINDS] += 1;
+            counted.counts[character as usize % Self::BUCKETS] += 1;
             counted.length += 1;
         }
         counted
@@ -91,7 +91,7 @@ impl CharacterCounts {
 
     /// A lower bound of the edit distance to a name, in linear time: the length of the longer name minus the number of
     /// characters that both have.
-    fn distance_min(&self, name: &str) -> usize {
+    fn distance_lower_bound(&self, name: &str) -> usize {
         let other = Self::of(name);
         let both = self.counts.iter().zip(&other.counts);
         let shared: usize = both.map(|(one, another)| usize::from(*one.min(another))).sum();
@@ -108,7 +108,7 @@ mod tests {
     fn exhaustive<'a>(wrong: &str, candidates: &[&'a str]) -> Option<&'a str> {
         let near = |candidate: &&'a str| {
             let distance = strsim::damerau_levenshtein(wrong, candidate);
-            (distance <= distance_max(wrong, candidate)).then_some((distance, *candidate))
+            (distance <= distance_threshold(wrong, candidate)).then_some((distance, *candidate))
         };
         candidates.iter().filter_map(near).min_by_key(|(distance, _)| *distance).map(|(_, near)| near)
     }
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_endless_list_of_costly_candidates_is_cut_off() {
-        // All have the two characters of `wrong` in swapped order, so that the lower bound excludes none.
+        // All candidates tie, so the lower bound never ends the search; only the limits on candidates and cells do.
         let wrong = "ab".repeat(NAME_BYTES_MAX / 2);
         let swapped = "ba".repeat(NAME_BYTES_MAX / 2 - 4);
         let endless = std::iter::repeat_n(swapped.as_str(), usize::MAX);

@@ -171,7 +171,7 @@ async fn a_faulty_schema_is_a_warning_and_the_tool_still_works() {
     let faulty = json!({"type": "banana", "properties": {"project": {"default": "ENG"}}});
     let catalog = with([echo("odd").schema(faulty), echo("other")]).build();
     let [warning] = catalog.warnings() else { panic!("{:?}", catalog.warnings()) };
-    let expected = "arguments of tools.odd are not checked, its schema is faulty: ";
+    let expected = "arguments of tools.odd are not validated, because its schema is invalid: ";
     assert!(warning.starts_with(expected), "{warning}");
     assert_eq!(answer(&catalog, "odd", json!({"any": 1})).await, json!({"any": 1, "project": "ENG"}));
     let expected = (ErrorKind::BadRequest, "arguments must be a JSON object".to_owned());

@@ -2,10 +2,10 @@
 
 use crate::kernel::Kernels;
 
-/// Largest code of a dimension in an int8 vector.
+/// Largest magnitude of an int8 code.
 const CODE_MAX: f32 = 127.0;
 
-/// Quantises a vector to int8 codes and a scale: a value is its code times the scale.
+/// Quantises a vector to int8 codes and a scale: a value is approximately its code times the scale.
 pub fn quantize(vector: &[f32]) -> (Vec<i8>, f32) {
     let maximum = vector.iter().fold(0.0_f32, |maximum, value| maximum.max(value.abs()));
     let factor = if maximum > 0.0 { CODE_MAX / maximum } else { 0.0 };
@@ -22,7 +22,7 @@ pub fn dot(a: &[i8], b: &[i8]) -> i32 {
 
 /// The dot products of `query` with the rows of a row-major matrix.
 ///
-/// Writes as many results as there are complete rows and room in `out`.
+/// Writes one result per complete row, up to the length of `out`; an empty query sets all of `out` to zero.
 pub fn dots(query: &[i8], rows: &[i8], out: &mut [i32]) {
     if query.is_empty() {
         out.fill(0);
@@ -49,8 +49,10 @@ pub(crate) fn normalise(vector: &mut [f32]) {
 }
 
 const HALF_SIGN: u16 = 0x8000;
+/// The difference of the exponent biases of single and half precision, 127 − 15, at the exponent of an `f32`.
+const BIAS_DIFFERENCE: u32 = 112 << 23;
 const HALF_INFINITY: u16 = 0x7C00;
-const HALF_QUIET: u16 = 0x0200;
+const HALF_QUIET_NAN_BIT: u16 = 0x0200;
 
 /// Rounds to the nearest half-precision float, ties to even.
 fn float_to_half(value: f32) -> u16 {
@@ -58,15 +60,16 @@ fn float_to_half(value: f32) -> u16 {
     let magnitude = value.abs();
     let bits = magnitude.to_bits();
     let half = if value.is_nan() {
-        HALF_INFINITY | HALF_QUIET
+        HALF_INFINITY | HALF_QUIET_NAN_BIT
     } else if magnitude >= 65_520.0 {
         HALF_INFINITY
     } else if magnitude < 6.103_515_6e-5 {
-        // Subnormal range: steps are equal, and adding ½ · 2²⁴ steps rounds to them.
+        // Subnormal halves are multiples of 2⁻²⁴, which is the ulp of an `f32` in [0.5, 1): adding 0.5 rounds to a multiple
+        // n · 2⁻²⁴, and subtracting the bits of 0.5 leaves n, which is the bit pattern of the half.
         ((magnitude + 0.5).to_bits() - 0.5_f32.to_bits()) as u16
     } else {
         let odd = (bits >> 13) & 1;
-        ((bits - (112 << 23) + 0xFFF + odd) >> 13) as u16
+        ((bits - BIAS_DIFFERENCE + 0xFFF + odd) >> 13) as u16
     };
     sign | half
 }
@@ -74,11 +77,11 @@ fn float_to_half(value: f32) -> u16 {
 /// Converts a half-precision float.
 pub fn half_to_float(half: u16) -> f32 {
     let sign = u32::from(half & HALF_SIGN) << 16;
-    let magnitude = u32::from(half & !HALF_SIGN);
-    let value = match magnitude >> 10 {
-        0 => magnitude as f32 * 2.0_f32.powi(-24),
-        31 => f32::from_bits((0xFF << 23) | ((magnitude & 0x3FF) << 13)),
-        _ => f32::from_bits((magnitude << 13) + (112 << 23)),
+    let bits = u32::from(half & !HALF_SIGN);
+    let value = match bits >> 10 {
+        0 => bits as f32 * 2.0_f32.powi(-24),
+        31 => f32::from_bits((0xFF << 23) | ((bits & 0x3FF) << 13)),
+        _ => f32::from_bits((bits << 13) + BIAS_DIFFERENCE),
     };
     f32::from_bits(value.to_bits() | sign)
 }
@@ -89,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_half_is_itself_again() {
+    fn every_half_survives_a_round_trip() {
         for half in 0..=u16::MAX {
             let value = half_to_float(half);
             if value.is_nan() {
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_a_known_value_are_as_the_standard_writes_them() {
+    fn known_values_have_their_ieee_754_half_encoding() {
         assert_eq!(to_half(&[1.0, -2.0, 65_504.0, 0.0]), [0x00, 0x3C, 0x00, 0xC0, 0xFF, 0x7B, 0, 0]);
         assert_eq!(float_to_half(1e9), HALF_INFINITY);
         assert_eq!(float_to_half(2.0_f32.powi(-24)), 1);
@@ -112,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn a_half_of_another_length_has_no_product() {
+    fn half_vectors_of_different_lengths_have_no_dot_product() {
         assert_eq!(dot_half(&[1.0, 2.0], &[0, 0]), None);
         assert_eq!(dot_half(&[], &[]), Some(0.0));
     }
 
     #[test]
-    fn rows_without_dimensions_have_no_product() {
+    fn an_empty_query_has_products_of_zero() {
         let mut out = [7; 3];
         dots(&[], &[], &mut out);
         assert_eq!(out, [0; 3]);
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_have_codes_too() {
+    fn zero_and_empty_vectors_have_a_scale_of_zero() {
         assert_eq!(quantize(&[0.0, 0.0]), (vec![0, 0], 0.0));
         assert_eq!(quantize(&[]), (vec![], 0.0));
     }
@@ -147,13 +150,13 @@ mod tests {
         }
 
         #[test]
-        fn a_float_is_half_a_step_from_its_half_at_most(value in -65_000.0_f32..65_000.0) {
+        fn rounding_to_half_precision_errs_by_half_an_ulp_at_most(value in -65_000.0_f32..65_000.0) {
             let back = half_to_float(float_to_half(value));
             prop_assert!((back - value).abs() <= (value.abs() / 2048.0).max(2.0_f32.powi(-25)));
         }
 
         #[test]
-        fn one_product_is_the_first_of_many(
+        fn the_dot_product_is_that_of_the_shorter_length(
             a in prop::collection::vec(any::<i8>(), 0..100), b in prop::collection::vec(any::<i8>(), 0..100)
         ) {
             let expected: i32 = a.iter().zip(&b).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();

@@ -143,7 +143,7 @@ async fn verify_access_token(oauth: &OAuth, token: &[u8]) -> Result<Arc<Identity
         TokenError::Invalid(reason) => ApiError::new(ErrorKind::Unauthorized, reason)
             .with_header(header::WWW_AUTHENTICATE, oauth.invalid_token_challenge(reason)),
         TokenError::KeysUnavailable => {
-            let message = "the token cannot be checked: the keys of its issuer cannot be got just now";
+            let message = "the token cannot be checked: the issuer's signing keys are currently unavailable";
             ApiError::new(ErrorKind::Overloaded, message)
         }
     })?;

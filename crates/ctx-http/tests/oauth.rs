@@ -259,7 +259,7 @@ async fn a_server_starts_without_its_issuer_and_recovers() {
     let server = start(with_limits(&issuer, |limits| limits.retry_delay = SOON)).await;
     let token = key.sign(&claims(&issuer, json!({})));
     let response = server.send(call(&token)).await;
-    let message = "the token cannot be checked: the keys of its issuer cannot be got just now";
+    let message = "the token cannot be checked: the issuer's signing keys are currently unavailable";
     assert_eq!(response.error(), (503, "overloaded".to_owned(), message.to_owned()));
     assert!(response.header("retry-after").is_some());
     assert_eq!(server.send(post("/tools/whoami")).await.status, 401);

@@ -60,10 +60,10 @@ impl DocumentChangeNotifier {
             Some(since) => store.changed_between(since, present, NAMED_DOCUMENTS_MAX)?,
             None => None,
         };
-        let (changed, list_changed) =
-            changes.map_or((Vec::new(), true), |changes| (changes.changed, changes.list_changed));
+        let (changed, membership_changed) =
+            changes.map_or((Vec::new(), true), |changes| (changes.changed, changes.membership_changed));
         let contents = changed.into_iter().map(|id| ResourceChange::Content { uri: document_uri(id) });
-        for change in contents.chain(list_changed.then_some(ResourceChange::List)) {
+        for change in contents.chain(membership_changed.then_some(ResourceChange::List)) {
             // The last subscriber may have left meanwhile.
             let _: Result<usize, broadcast::error::SendError<_>> = self.sender.send(change);
         }

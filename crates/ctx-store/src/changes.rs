@@ -5,8 +5,8 @@ use crate::error::StoreError;
 use crate::vectors::{ModelKey, VectorBatch};
 use serde::{Deserialize, Serialize};
 
-/// All changes in commit order, from every process. A change committed later always comes after every change that a
-/// follower has read, so a follower that resumes from its cursor misses none.
+/// All changes in commit order, from every process. A change that is committed after a page was read comes
+/// after everything on that page, so a follower that resumes from its cursor misses none.
 pub trait ChangeFeed {
     /// The generation of the newest document change.
     fn generation(&self) -> Result<Generation, StoreError>;
@@ -41,7 +41,7 @@ pub trait ChangeFeed {
 pub struct Generation(pub u64);
 
 /// The sequence number of a stored vector, in commit order like [`Generation`]. Vectors have their own sequence because
-/// the missing vectors of a document are stored without changing the document.
+/// a document's vectors may be stored after the document, which does not change then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VectorSequence(pub u64);
 
@@ -59,7 +59,7 @@ impl ChangeCursor {
     pub const START: Self = Self { generation: Generation(0), vectors: VectorSequence(0) };
 
     /// The position after this document change; no vectors have been read.
-    pub fn at(generation: Generation) -> Self {
+    pub fn after(generation: Generation) -> Self {
         Self { generation, ..Self::START }
     }
 }
@@ -83,11 +83,11 @@ pub struct ChangePage {
     pub deleted: Vec<DocumentKey>,
     /// Vectors that were added.
     pub vectors: VectorBatch,
-    /// Total number of vectors of the model, for [`ChangeScope::Vectors`].
+    /// Number of vectors of the model that are in the store now, for [`ChangeScope::Vectors`].
     pub live_vectors: u64,
     /// The cursor of the next page.
     pub next: ChangeCursor,
-    /// Whether the next page has changes already.
+    /// Whether there were more changes after this page when it was read.
     pub more: bool,
 }
 
@@ -103,8 +103,8 @@ pub struct Checkpoint {
 /// The documents that changed between two checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedDocuments {
-    /// Documents that existed at the first checkpoint, and were rewritten or deleted by the second.
+    /// Documents that existed at the first checkpoint, and were rewritten or deleted before the second one.
     pub changed: Vec<DocumentId>,
-    /// Whether documents were added or deleted.
-    pub list_changed: bool,
+    /// Whether the set of documents changed: some were added or deleted.
+    pub membership_changed: bool,
 }

@@ -59,19 +59,20 @@ pub fn canary_text() -> String {
     CANARIES.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Leaked canaries in a text, as `number (encoding)`. Half of an encoded canary counts as a leak.
+/// Leaked canaries in a text, as `number (encoding)`. The first or second half of an encoded canary counts as a leak
+/// as well, unless it is too short to tell or not secret.
 pub fn canary_leaks(text: &str) -> Vec<String> {
     let mut leaks = Vec::new();
     for (number, canary) in CANARIES.iter().enumerate() {
-        for (name, form) in CANARY_FORMS {
-            let form = form(canary);
-            let middle = form.floor_char_boundary(form.len() / 2);
-            let parts = [form.as_str(), &form[..middle], &form[middle..]];
+        for (name, encode) in CANARY_FORMS {
+            let encoded = encode(canary);
+            let middle = encoded.floor_char_boundary(encoded.len() / 2);
+            let parts = [encoded.as_str(), &encoded[..middle], &encoded[middle..]];
             // The first half of the Basic form may encode only `user:`, which is not secret.
-            let is_significant = |part: &&str| part.len() >= 8 && !part.starts_with("Basic ");
+            let is_telling_half = |part: &&str| part.len() >= 8 && !part.starts_with("Basic ");
             if parts
                 .iter()
-                .filter(|part| is_significant(part) || part.len() == form.len())
+                .filter(|part| part.len() == encoded.len() || is_telling_half(part))
                 .any(|part| text.contains(part))
             {
                 leaks.push(format!("{number} ({name})"));
@@ -87,11 +88,11 @@ fn percent_encode(text: &str, is_literal: impl Fn(u8) -> bool) -> String {
     text.bytes().map(shown).collect()
 }
 
-fn base64(bytes: &[u8], last: &[u8; 2]) -> String {
-    const FIRST: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+fn base64(bytes: &[u8], last_digits: &[u8; 2]) -> String {
+    const FIRST_DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let digit = |value: u32| {
         let value = value as usize;
-        char::from(*FIRST.get(value).unwrap_or_else(|| &last[value - FIRST.len()]))
+        char::from(*FIRST_DIGITS.get(value).unwrap_or_else(|| &last_digits[value - FIRST_DIGITS.len()]))
     };
     let group = |group: &[u8]| {
         let bits = group.iter().chain(&[0; 2]).take(3).fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));

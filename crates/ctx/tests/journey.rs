@@ -352,7 +352,7 @@ fn a_run_tells_what_was_called_inside_it() {
     ");
     let id = run["id"].as_str().unwrap();
     let shown = w.ctx_args(["runs", id]).success().stdout;
-    assert_eq!(shown.matches("\nwithin     2 calls, ").count(), 1, "{shown}");
+    assert_eq!(shown.matches("\nnested     2 calls, ").count(), 1, "{shown}");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn runs_are_recorded_and_one_can_be_looked_at() {
     no runs are recorded
     ");
     w.ctx("search button").success();
-    w.ctx("runs --failed").success().stderr_contains("no run that failed is recorded");
+    w.ctx("runs --failed").success().stderr_contains("no failed runs are recorded");
     w.ctx("runs --tool nobody").success().stderr_contains("no run of this tool is recorded");
     w.ctx("search button --limit 0").code(2);
     ctx_snapshot!(w.ctx("runs --failed"), @r"

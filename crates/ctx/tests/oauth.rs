@@ -183,7 +183,7 @@ fn a_server_without_its_issuer_starts_and_says_so() {
     let workspace = TestWorkspace::new()
         .config("[server]\nbind = \"127.0.0.1:0\"\n[server.oauth]\nissuer = \"http://127.0.0.1:1\"\n");
     let mut server = workspace.spawn_server();
-    server.wait_for("the keys of the issuer http://127.0.0.1:1 cannot be got; it is tried again");
+    server.wait_for("cannot fetch the signing keys of the issuer http://127.0.0.1:1; retrying");
     assert_eq!(server.get("/health").status, 200);
     assert_eq!(server.get("/tools/list").status, 401);
     server.stop().success();
@@ -198,8 +198,8 @@ fn a_server_that_others_reach_must_say_what_tokens_are_meant_for() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `[server.oauth]` does not say how clients reach the server, which is what tokens are meant for
-    hint: set `server.oauth.resource`, for example to "https://ctx.example.com/mcp"
+    error: `[server.oauth]` has no `resource`: the public URL of this server, for which access tokens are issued
+    hint: set it, for example to "https://ctx.example.com/mcp"
     "#);
     let resource = format!("{config}resource = \"https://ctx.example.com/mcp\"\n");
     let server = TestWorkspace::new().config(&resource).spawn_server();

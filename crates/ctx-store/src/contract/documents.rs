@@ -242,7 +242,7 @@ pub(super) fn forgotten_deletions_make_followers_start_over(open: OpenStore<'_>)
     assert_eq!(store.apply(&deletions).unwrap().deleted, 15);
     assert_eq!(store.apply(&deletions).unwrap().deleted, 0, "they are gone");
     store.forget_old_deletions(10).unwrap();
-    assert!(store.changes(ChangeCursor::at(seen), ChangeScope::Documents, 9).unwrap().is_none());
+    assert!(store.changes(ChangeCursor::after(seen), ChangeScope::Documents, 9).unwrap().is_none());
     follower.catch_up(&*store, 7);
     assert_eq!(follower.documents.len(), 5);
     store.forget_old_deletions(10).unwrap();
@@ -252,7 +252,7 @@ pub(super) fn forgotten_deletions_make_followers_start_over(open: OpenStore<'_>)
     );
     let ahead = crate::changes::Generation(store.generation().unwrap().0 + 1);
     assert!(
-        store.changes(ChangeCursor::at(ahead), ChangeScope::Documents, 9).unwrap().is_none(),
+        store.changes(ChangeCursor::after(ahead), ChangeScope::Documents, 9).unwrap().is_none(),
         "of a copy"
     );
 }

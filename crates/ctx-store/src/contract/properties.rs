@@ -120,7 +120,7 @@ fn check(store: &dyn Store, steps: &[StoreStep]) {
     let deleted = then.keys().filter(|id| !expected.documents.contains_key(*id));
     assert!(deleted.clone().all(|id| changed.changed.contains(id)), "those that are gone have changed");
     assert!(changed.changed.iter().all(|id| then.contains_key(id)), "only those that were there");
-    assert!(changed.list_changed || then.keys().eq(expected.documents.keys()));
+    assert!(changed.membership_changed || then.keys().eq(expected.documents.keys()));
     let all = store.changed_between(start, store.checkpoint().unwrap(), 0).unwrap();
     assert!(all.is_some_and(|all| all.changed.is_empty()), "nothing was there at first");
 }

@@ -188,12 +188,12 @@ impl ChangeFeed for MemoryStore {
             .iter()
             .filter(|(generation, (key, _))| within(**generation) && *key <= since.newest_key);
         let mut changed: Vec<DocumentId> = deletions.map(|(_, (_, id))| *id).collect();
-        let list_changed = until.newest_key > since.newest_key || !changed.is_empty();
+        let membership_changed = until.newest_key > since.newest_key || !changed.is_empty();
         let documents = content.documents.iter();
         let written =
             documents.filter(|(key, entry)| within(entry.generation.0) && **key <= since.newest_key);
         changed.extend(written.map(|(_, entry)| entry.document.id));
-        Ok((changed.len() <= limit).then_some(ChangedDocuments { changed, list_changed }))
+        Ok((changed.len() <= limit).then_some(ChangedDocuments { changed, membership_changed }))
     }
 }
 

@@ -66,10 +66,10 @@ impl ChangeFeed for SqliteStore {
             // One more than the limit, to detect that there are too many.
             let room = limit.saturating_add(1);
             let deleted = deleted_documents(&snapshot, since, until, room)?;
-            let list_changed = until.newest_key > since.newest_key || !deleted.is_empty();
+            let membership_changed = until.newest_key > since.newest_key || !deleted.is_empty();
             let mut changed: Vec<Uuid> = deleted.into_iter().flatten().collect();
             changed.extend(rewritten_documents(&snapshot, since, until, room)?);
-            Ok((changed.len() <= limit).then_some(ChangedDocuments { changed, list_changed }))
+            Ok((changed.len() <= limit).then_some(ChangedDocuments { changed, membership_changed }))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `ctx runs`: lists recorded runs, or prints one with the calls inside it.
+//! `ctx runs`: lists recorded runs, or prints one with its nested calls.
 
 use crate::admin::{self, ListRuns, ListRunsRequest, ShowRun, ShowRunRequest};
 use crate::cli::{GlobalOptions, examples};
@@ -8,7 +8,7 @@ use ctx_core::{NestedCallStats, Run, RunOutcome};
 use ctx_store::RecordedRun;
 use std::time::Duration;
 
-/// List recorded runs, or show one run with the calls inside it.
+/// List recorded runs, or show one run with its nested calls.
 ///
 /// Every call of a tool by a client, script or command is recorded as a run: tool, caller, arguments, duration,
 /// outcome.
@@ -16,10 +16,10 @@ use std::time::Duration;
 #[command(after_help = examples(&[
     ("List the latest runs", "ctx runs"),
     ("List the latest failures of one tool", "ctx runs --tool context.search --failed --limit 5"),
-    ("Show a run, by the beginning of its id, with the calls inside it", "ctx runs 0198c2f4"),
+    ("Show one run with its nested calls; a prefix of its id is enough", "ctx runs 0198c2f4"),
 ]))]
 pub(crate) struct Runs {
-    /// Id of the run to show; the beginning of the id is enough.
+    /// Id of the run to show, or a prefix of it.
     id: Option<String>,
     /// Maximum number of runs to list, newest first.
     #[arg(long, default_value_t = 20)]
@@ -38,8 +38,9 @@ impl Runs {
         let (catalog, output) = (workspace.catalog.current(), global.output());
         let Some(id) = self.id else {
             let empty_message = match (self.failed, &self.tool) {
-                (true, _) => "no run that failed is recorded",
-                (false, Some(_)) => "no run of this tool is recorded",
+                (true, None) => "no failed runs are recorded",
+                (true, Some(_)) => "no failed runs of this tool are recorded",
+                (false, Some(_)) => "no runs of this tool are recorded",
                 (false, None) => "no runs are recorded",
             };
             let request = ListRunsRequest { limit: self.limit, tool: self.tool, failed: self.failed };
@@ -52,7 +53,7 @@ impl Runs {
         let tree =
             admin::call::<ShowRun>(catalog, ShowRunRequest { id }).await.map_err(|error| {
                 match error.is_not_found() {
-                    true => CommandError::from(error).hint("`ctx runs` lists them"),
+                    true => CommandError::from(error).hint("`ctx runs` lists the recorded runs"),
                     false => error.into(),
                 }
             })?;
@@ -72,7 +73,7 @@ fn run_table(runs: &[RecordedRun]) -> String {
                 outcome_text(run),
                 duration_text(run.duration),
                 bytes(run.result_bytes as u64),
-                inside_text(*inside).unwrap_or_default(),
+                nested_calls_text(*inside).unwrap_or_default(),
             ]
         })
         .collect();
@@ -92,10 +93,10 @@ fn run_details(RecordedRun { run, inside }: &RecordedRun) -> String {
         row("result", bytes(run.result_bytes as u64)),
     ];
     if let Some(parent) = run.parent {
-        rows.insert(1, row("inside", parent.to_string()));
+        rows.insert(1, row("parent", parent.to_string()));
     }
-    if let Some(text) = inside_text(*inside) {
-        rows.push(row("within", text));
+    if let Some(text) = nested_calls_text(*inside) {
+        rows.push(row("nested", text));
     }
     if let RunOutcome::Failed { message, .. } = &run.outcome {
         rows.push(row("message", message.clone()));
@@ -103,10 +104,10 @@ fn run_details(RecordedRun { run, inside }: &RecordedRun) -> String {
     table(&rows)
 }
 
-/// The number of calls inside a run, and the bytes of their results that the script did not return; `None` without
-/// calls.
-fn inside_text(NestedCallStats { calls, bytes_kept }: NestedCallStats) -> Option<String> {
-    (calls > 0).then(|| format!("{}, {} kept", count(calls, "call"), bytes(bytes_kept)))
+/// The number of nested calls of a run, and the bytes of their results that were not passed on to its caller;
+/// `None` if there were no calls.
+fn nested_calls_text(NestedCallStats { calls, bytes_kept }: NestedCallStats) -> Option<String> {
+    (calls > 0).then(|| format!("{}, {} not passed on", count(calls, "call"), bytes(bytes_kept)))
 }
 
 fn outcome_text(run: &Run) -> String {

@@ -1,5 +1,5 @@
 //! Replaces the configuration of a running server: determines the sections that differ, and the settings that
-//! stay until a restart.
+//! keep their running values until a restart.
 
 use super::tree::{ConfigNode, ConfigTable};
 use super::{Config, ConfigError, settings};
@@ -67,25 +67,26 @@ impl fmt::Display for SectionChanges {
     }
 }
 
-/// Every section as JSON, by name.
+/// Every section as JSON, by name: the top-level key (group) and the keys of the tables nested in it, none for
+/// `retrieval`, two for `tools.script.greet`.
 fn sections(tree: &ConfigTable) -> BTreeMap<String, Value> {
     let mut sections = BTreeMap::new();
     for (group, node) in &tree.entries {
-        let depth = match group.as_str() {
+        let levels = match group.as_str() {
             "mcp_servers" | "apis" => 1,
             "connectors" | "tools" | "agents" => 2,
             _ => 0,
         };
-        collect_sections(group, node, depth, &mut sections);
+        collect_sections(group, node, levels, &mut sections);
     }
     sections
 }
 
-fn collect_sections(name: &str, node: &ConfigNode, depth: usize, sections: &mut BTreeMap<String, Value>) {
+fn collect_sections(name: &str, node: &ConfigNode, levels: usize, sections: &mut BTreeMap<String, Value>) {
     match node {
-        ConfigNode::Table(table) if depth > 0 => {
+        ConfigNode::Table(table) if levels > 0 => {
             for (key, node) in &table.entries {
-                collect_sections(&format!("{name}.{key}"), node, depth - 1, sections);
+                collect_sections(&format!("{name}.{key}"), node, levels - 1, sections);
             }
         }
         node => {
@@ -105,19 +106,19 @@ pub(crate) struct Replacement {
 }
 
 impl Config {
-    /// Makes this newly loaded configuration replace the running one. Settings that only apply at start keep
-    /// their running values, and so do running sections whose new content is not trusted.
+    /// The configuration that replaces `running`: this newly loaded one, except that settings that only apply at start
+    /// keep their running values, and sections whose new content is not trusted keep their running content.
     pub(crate) fn replace(mut self, running: &Self) -> Result<Replacement, ConfigError> {
         let mut needs_restart = Vec::new();
         for path in RESTART_SETTINGS {
-            let (now, before) = (self.tree.at(path), running.tree.at(path));
-            if now.map(ConfigNode::to_json) != before.map(ConfigNode::to_json) {
+            let (new, kept) = (self.tree.at(path), running.tree.at(path));
+            if new.map(ConfigNode::to_json) != kept.map(ConfigNode::to_json) {
                 needs_restart.push(path.join("."));
             }
-            self.tree.set(path, before.cloned());
+            self.tree.set(path, kept.cloned());
         }
-        for request in &self.untrusted {
-            let keys: Vec<&str> = request.keys().collect();
+        for trust_request in &self.untrusted {
+            let keys: Vec<&str> = trust_request.keys().collect();
             if let Some(node) = running.tree.at(&keys) {
                 self.tree.set(&keys, Some(node.clone()));
             }

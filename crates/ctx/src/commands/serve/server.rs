@@ -46,9 +46,9 @@ impl BoundServer {
         }
         if !requested.ip().is_loopback() && oauth.is_some_and(|oauth| !oauth.has_resource()) {
             return Err(CommandError::usage(
-                "`[server.oauth]` does not say how clients reach the server, which is what tokens are meant for",
+                "`[server.oauth]` has no `resource`: the public URL of this server, for which access tokens are issued",
             )
-            .hint("set `server.oauth.resource`, for example to \"https://ctx.example.com/mcp\""));
+            .hint("set it, for example to \"https://ctx.example.com/mcp\""));
         }
         let failed = |error: io::Error| cannot_listen(bind, requested, &error);
         let listener = TcpListener::bind(requested).await.map_err(failed)?;
@@ -58,7 +58,7 @@ impl BoundServer {
             && !host.is_empty()
             && access.allowed_hosts.is_empty()
         {
-            // Requests with the bound name as their `Host` are allowed.
+            // Requests whose `Host` is the host name in `server.bind` are allowed.
             access.allowed_hosts.push(host.to_owned());
         }
         if let Some(oauth) = oauth {
@@ -70,7 +70,7 @@ impl BoundServer {
             access.oauth = Some(Arc::new(oauth));
         }
         let shutdown = CancellationToken::new();
-        // Always ready: no connection is accepted before the scripts are loaded.
+        // The MCP server need not wait for the scripts: they are loaded before `run` accepts connections.
         let (_, ready) = watch::channel(true);
         let mcp = mcp_server(workspace, ready, &shutdown);
         let api = Api::new(workspace.catalog.clone(), address, access, settings.http_limits())
@@ -90,38 +90,39 @@ impl BoundServer {
         self.shutdown.clone()
     }
 
-    /// Serves until a signal, then drains for at most `drain`. A second signal stops at once.
-    pub(crate) async fn run(self, workspace_tasks: LiveWorkspace, drain: Duration) -> CommandResult {
+    /// Serves until a signal, then drains for at most `drain`. A second signal cuts off the requests in flight.
+    pub(crate) async fn run(self, live_workspace: LiveWorkspace, drain: Duration) -> CommandResult {
         let Self { listener, api, signals, shutdown, record, .. } = self;
-        // A separate task, so that connections never wait for the work of this one.
+        // Connections are accepted in a task of their own, so that they never wait for the work of the calling task.
         let serving = tokio::spawn(ctx_http::serve(listener, api, shutdown.clone()));
         let stopping = shutdown.clone().cancelled_owned();
-        let stopped_at = tokio::spawn(async move {
+        let shutdown_started = tokio::spawn(async move {
             stopping.await;
             Instant::now()
         });
         let ended = until_signal(serving, signals, &shutdown).await;
         // The background work gets only the rest of the drain timeout; draining connections counts against it.
-        let used = stopped_at.await.map_or(Duration::ZERO, |stopped_at| stopped_at.elapsed());
-        workspace_tasks.end(drain.saturating_sub(used)).await;
+        let used = shutdown_started.await.map_or(Duration::ZERO, |started| started.elapsed());
+        live_workspace.end(drain.saturating_sub(used)).await;
         drop(record);
         ended
     }
 }
 
-/// Records the server in the data folder of its workspace. If that fails, a second server cannot say where this one is.
+/// Records the server in the data folder of its workspace. With this record, a second server
+/// that finds the address in use can name this one in its error. A failure to write it has no other effect.
 fn write_record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
-    // Without a configuration file there is no workspace: `ctx run` serves its arguments.
+    // Without a configuration file (`ctx run`) there is no workspace to record.
     config.path.as_ref()?;
     let server = RunningServer { process: std::process::id(), address, workspace: config.root.clone() };
     ServerRecord::write(config.data_folder(), &server).unwrap_or_else(|error| {
-        tracing::debug!("where the server listens cannot be recorded: {error}");
+        tracing::debug!("cannot record the address of the server: {error}");
         None
     })
 }
 
-/// The error for a public bind address without a sufficient token. Its hint contains a new random token to copy; the
-/// configuration file is never written.
+/// The error for a bind address beyond loopback without a strong enough token or OAuth. Its hint contains a new random
+/// token to copy, because the configuration file is never edited.
 fn unprotected_bind_error(config: &Config, unprotected: UnprotectedServer) -> CommandError {
     let (key, bind) = (config.bind_key(), &config.settings.server.bind);
     let error = CommandError::usage(format!("`{key}` = \"{bind}\" {unprotected}"));
@@ -129,7 +130,7 @@ fn unprotected_bind_error(config: &Config, unprotected: UnprotectedServer) -> Co
         .map_or_else(String::new, |token| format!(" to this new one: \"{}\"", token.expose()));
     error
         .hint(format!("set `server.token`{new}"))
-        .hint("or name a variable (\"${CTX_TOKEN}\"), or set up `[server.oauth]`, or bind to 127.0.0.1")
+        .hint("or read it from an environment variable (`token = \"${CTX_TOKEN}\"`), or set up `[server.oauth]`, or bind to 127.0.0.1")
 }
 
 async fn resolve(config: &Config) -> CommandResult<SocketAddr> {
@@ -154,9 +155,10 @@ fn cannot_listen(bind: &str, requested: SocketAddr, error: &io::Error) -> Comman
             CommandError::new(format!("{bind} is in use by {holder}"))
                 .hint("stop it, or take another port: `--port PORT`, or `server.bind` (port 0 takes any that is free)")
         }
-        io::ErrorKind::PermissionDenied => CommandError::new(format!("{bind} may not be used")).hint(
-            "ports below 1024 are usually reserved; take a higher one: `--port PORT`, or `server.bind`",
-        ),
+        io::ErrorKind::PermissionDenied => CommandError::new(format!("no permission to listen on {bind}"))
+            .hint(
+                "ports below 1024 are usually reserved; take a higher one: `--port PORT`, or `server.bind`",
+            ),
         _ => CommandError::new(format!("cannot listen on {bind}: {error}")),
     }
 }
