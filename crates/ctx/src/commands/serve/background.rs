@@ -1,8 +1,9 @@
 //! Background tasks of a server, for one configuration: update the keyword index, compute embeddings, connect to
-//! upstreams, keep sources fresh, and reload changed scripts.
+//! upstreams, keep sources fresh, reload changed scripts, and return free memory to the system.
 
 use crate::commands::embedding_thread::EmbeddingThread;
 use crate::commands::refresh::{RefreshTasks, SourceRefresh, SyncReporter};
+use crate::memory;
 use crate::scripts::ScriptSet;
 use crate::workspace::Workspace;
 use ctx_core::error_chain;
@@ -20,6 +21,7 @@ pub(super) struct BackgroundTasks {
     pub(super) workspace: Arc<Workspace>,
     script_task: JoinHandle<ScriptSet>,
     index_task: JoinHandle<()>,
+    memory_task: JoinHandle<()>,
     embedding_thread: EmbeddingThread,
     refresh: Option<RefreshTasks>,
     stop: CancellationToken,
@@ -33,6 +35,7 @@ impl BackgroundTasks {
         Self {
             script_task: tokio::spawn(scripts.keep_fresh(workspace.composition().clone(), stop.clone())),
             index_task: tokio::spawn(tend_index(workspace.knowledge.clone(), stop.clone())),
+            memory_task: tokio::spawn(memory::trim_after_bursts(stop.clone())),
             embedding_thread: EmbeddingThread::start(workspace.knowledge.clone(), stop.clone()),
             refresh: None,
             workspace,
@@ -57,6 +60,7 @@ impl BackgroundTasks {
     pub(super) async fn end(self, grace_period: Duration) {
         self.stop.cancel();
         self.index_task.abort();
+        self.memory_task.abort();
         self.script_task.abort();
         self.workspace.end_processes().await;
         let refreshing = async {
