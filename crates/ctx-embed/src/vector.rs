@@ -49,7 +49,8 @@ pub(crate) fn normalise(vector: &mut [f32]) {
 }
 
 const HALF_SIGN: u16 = 0x8000;
-/// The difference of the exponent biases of single and half precision, 127 − 15, at the exponent of an `f32`.
+/// The difference between the exponent biases of single and half precision (127 − 15), shifted to the exponent field of
+/// an `f32`.
 const BIAS_DIFFERENCE: u32 = 112 << 23;
 const HALF_INFINITY: u16 = 0x7C00;
 const HALF_QUIET_NAN_BIT: u16 = 0x0200;

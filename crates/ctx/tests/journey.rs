@@ -346,7 +346,7 @@ fn a_run_tells_what_was_called_inside_it() {
     ctx_snapshot!(w.ctx("runs"), @r"
     exit_code: 0
     ----- stdout -----
-    [ID]  [TIME]  ctx.execute  cli  ok  [DURATION]  [SIZE]  2 calls, [SIZE] kept
+    [ID]  [TIME]  ctx.execute  cli  ok  [DURATION]  [SIZE]  2 calls, [SIZE] of results not returned
 
     ----- stderr -----
     ");

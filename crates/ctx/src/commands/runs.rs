@@ -107,7 +107,7 @@ fn run_details(RecordedRun { run, inside }: &RecordedRun) -> String {
 /// The number of nested calls of a run, and the bytes of their results that were not passed on to its caller;
 /// `None` if there were no calls.
 fn nested_calls_text(NestedCallStats { calls, bytes_kept }: NestedCallStats) -> Option<String> {
-    (calls > 0).then(|| format!("{}, {} not passed on", count(calls, "call"), bytes(bytes_kept)))
+    (calls > 0).then(|| format!("{}, {} of results not returned", count(calls, "call"), bytes(bytes_kept)))
 }
 
 fn outcome_text(run: &Run) -> String {

@@ -40,7 +40,7 @@ impl OAuthSettings {
     }
 
     /// The validator of access tokens; `server_url` is the server's URL if none is configured.
-    pub(crate) fn oauth(&self, server_url: &str) -> Result<OAuth, InvalidOAuthOption> {
+    pub(crate) fn token_validator(&self, server_url: &str) -> Result<OAuth, InvalidOAuthOption> {
         OAuth::new(OAuthOptions {
             issuer: self.issuer.clone(),
             jwks_url: self.jwks_url.clone(),

@@ -67,8 +67,8 @@ impl fmt::Display for SectionChanges {
     }
 }
 
-/// Every section as JSON, by name: the top-level key (group) and the keys of the tables nested in it, none for
-/// `retrieval`, two for `tools.script.greet`.
+/// Every section as JSON, by name. A name is the top-level key, in some groups followed by one or two nested keys:
+/// `retrieval` has none, `tools.script.greet` has two.
 fn sections(tree: &ConfigTable) -> BTreeMap<String, Value> {
     let mut sections = BTreeMap::new();
     for (group, node) in &tree.entries {

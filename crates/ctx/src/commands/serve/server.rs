@@ -39,12 +39,12 @@ impl BoundServer {
         let settings = &config.settings;
         let bind = &settings.server.bind;
         let requested = resolve(config).await?;
-        let oauth = settings.server.oauth.as_ref();
+        let oauth_settings = settings.server.oauth.as_ref();
         let token = settings.server.token.as_ref();
-        if let Err(unprotected) = UnprotectedServer::check(requested.ip(), token, oauth.is_some()) {
+        if let Err(unprotected) = UnprotectedServer::check(requested.ip(), token, oauth_settings.is_some()) {
             return Err(unprotected_bind_error(config, unprotected));
         }
-        if !requested.ip().is_loopback() && oauth.is_some_and(|oauth| !oauth.has_resource()) {
+        if !requested.ip().is_loopback() && oauth_settings.is_some_and(|oauth| !oauth.has_resource()) {
             return Err(CommandError::usage(
                 "`[server.oauth]` has no `resource`: the public URL of this server, for which access tokens are issued",
             )
@@ -61,16 +61,16 @@ impl BoundServer {
             // Requests whose `Host` is the host name in `server.bind` are allowed.
             access.allowed_hosts.push(host.to_owned());
         }
-        if let Some(oauth) = oauth {
-            let oauth = oauth
-                .oauth(&format!("http://{address}/mcp"))
+        if let Some(oauth_settings) = oauth_settings {
+            let oauth = oauth_settings
+                .token_validator(&format!("http://{address}/mcp"))
                 .map_err(|error| CommandError::usage(format!("in [server.oauth]: {error}")))?;
             // The host of the OAuth resource is an allowed `Host` as well.
             access.allowed_hosts.push(oauth.host().to_owned());
             access.oauth = Some(Arc::new(oauth));
         }
         let shutdown = CancellationToken::new();
-        // The MCP server need not wait for the scripts: they are loaded before `run` accepts connections.
+        // The MCP server need not wait for the scripts: the caller loads them before `Self::run` accepts the first connection.
         let (_, ready) = watch::channel(true);
         let mcp = mcp_server(workspace, ready, &shutdown);
         let api = Api::new(workspace.catalog.clone(), address, access, settings.http_limits())
@@ -112,7 +112,7 @@ impl BoundServer {
 /// Records the server in the data folder of its workspace. With this record, a second server
 /// that finds the address in use can name this one in its error. A failure to write it has no other effect.
 fn write_record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
-    // Without a configuration file (`ctx run`) there is no workspace to record.
+    // `ctx run` serves without a configuration file: there is no workspace folder that the record could name.
     config.path.as_ref()?;
     let server = RunningServer { process: std::process::id(), address, workspace: config.root.clone() };
     ServerRecord::write(config.data_folder(), &server).unwrap_or_else(|error| {
@@ -122,7 +122,7 @@ fn write_record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
 }
 
 /// The error for a bind address beyond loopback without a strong enough token or OAuth. Its hint contains a new random
-/// token to copy, because the configuration file is never edited.
+/// token for the user to copy, because `ctx` never edits the configuration file.
 fn unprotected_bind_error(config: &Config, unprotected: UnprotectedServer) -> CommandError {
     let (key, bind) = (config.bind_key(), &config.settings.server.bind);
     let error = CommandError::usage(format!("`{key}` = \"{bind}\" {unprotected}"));
