@@ -50,8 +50,8 @@ const USAGE: &str = "usage: cargo xtask <task>
   tools              install what the checks need under target/tools: an S3 service (moto), MCP servers,
                      descriptions of functions, the type checker of Luau, the MCP conformance suite, MCP
                      clients, and Node for them where there is none
-  bench [PART…]      measure: embed, engine, gateway, index, mcp, openapi, search, start (all when none
-                     is named)
+  bench [PART…]      measure: embed, engine, gateway, index, load, mcp, openapi, search, start … (all when
+                     none is named); `bench load MINUTES` prolongs the mixed load
   bench retrieval --data DIR [--collection NAME] [--model fast|best|none] [--keep]
                      measure how well questions find their documents, over each collection in DIR:
                      a folder with corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them;

@@ -13,6 +13,7 @@ mod embed;
 mod engine;
 mod gateway;
 mod index;
+mod load;
 mod mcp;
 mod openapi;
 mod process;
@@ -43,6 +44,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "engine", measure: Library(engine::measure) },
     Benchmark { name: "gateway", measure: Library(gateway::measure) },
     Benchmark { name: "index", measure: Program(index::measure) },
+    Benchmark { name: "load", measure: Program(|binary| load::measure(binary, load::MINUTES)) },
     Benchmark { name: "mcp", measure: Program(mcp::measure) },
     Benchmark { name: "openapi", measure: Library(openapi::measure) },
     Benchmark { name: "search", measure: Program(search::measure) },
@@ -87,6 +89,13 @@ fn run(arguments: &[&str]) -> Result<()> {
         };
         process::describe_machine();
         return compare::measure(Path::new(old), &new);
+    }
+    if let ["load", minutes] = arguments
+        && let Ok(minutes) = minutes.parse()
+    {
+        let binary = release_binary()?;
+        process::describe_machine();
+        return load::measure(&binary, minutes);
     }
     if let [openapi::LOAD_ONE, file] = arguments {
         return openapi::load_one(file);

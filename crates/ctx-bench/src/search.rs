@@ -9,7 +9,7 @@ use std::time::Instant;
 use xtask::{HttpConnection, ServerProcess, with_test_env};
 
 /// Number of files that have about 50,000 chunks of the default size.
-const FILES: usize = 2_150;
+pub(super) const FILES: usize = 2_150;
 /// Number of files that have about 50,000 chunks of a quarter of the default size. With chunks of the default size, the
 /// model `best` needs half an hour.
 const FILES_OF_SMALL_CHUNKS: usize = 540;
@@ -92,7 +92,7 @@ pub(super) fn measure_during_sync(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn sync_workspace(binary: &Path, workspace: PathBuf, config: &str) -> Result<PathBuf> {
+pub(super) fn sync_workspace(binary: &Path, workspace: PathBuf, config: &str) -> Result<PathBuf> {
     corpus::configure(&workspace, config)?;
     process::cost(Command::new(binary).arg("sync").current_dir(&workspace))?;
     Ok(workspace)
@@ -153,7 +153,7 @@ fn run_round(
     Ok(times)
 }
 
-fn request_bodies(mode: &str, count: usize) -> Vec<String> {
+pub(super) fn request_bodies(mode: &str, count: usize) -> Vec<String> {
     let body = |question: &String| serde_json::json!({ "query": question, "mode": mode }).to_string();
     corpus::queries(count).iter().map(body).collect()
 }
