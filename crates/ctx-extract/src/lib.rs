@@ -38,7 +38,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// Incremented whenever the same bytes may give another text, so that documents are read again.
-pub const EXTRACTION_VERSION: u32 = 2;
+pub const EXTRACTION_VERSION: u32 = 3;
 
 /// Minimum stack size for a thread that runs [`extract`]: parsers of nested formats are recursive.
 pub const STACK_BYTES: usize = 16 << 20;
