@@ -3,6 +3,7 @@
 use super::archive::Archive;
 use super::bounds::Bounds;
 use super::composer::Composer;
+use super::drawing::{compose_drawing, is_drawing};
 use super::format::FileFormat;
 use super::package::{main_part, read_properties, relationships};
 use super::xml::{XmlEvent, XmlReader, attribute};
@@ -26,11 +27,12 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
     read_properties(&mut archive, "docProps/core.xml", &mut extracted)?;
     let main = main_part(&mut archive, "word/document.xml")?;
     let mut styles = HashMap::new();
-    let mut notes = Vec::new();
+    let (mut notes, mut drawings) = (Vec::new(), Vec::new());
     for relationship in relationships(&mut archive, &main)? {
         match relationship.kind.as_str() {
             "styles" => styles = read_styles(&mut archive, &relationship.target)?,
             "footnotes" | "endnotes" => notes.push(relationship.target),
+            _ if is_drawing(&relationship) => drawings.push(relationship.target),
             _ => {}
         }
     }
@@ -40,6 +42,9 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         let text = archive.required_text(&part)?;
         let mut walker = DocxWalker::new(&styles, &mut composer, &mut title);
         walker.run(XmlReader::new(&text, &part, bounds))?;
+    }
+    for part in drawings {
+        compose_drawing(&mut archive, &part, &mut composer);
     }
     let (body, note) = composer.finish();
     // A visible title is more reliable than the title property.

@@ -9,6 +9,7 @@ mod bounds;
 mod composer;
 mod csv;
 mod docx;
+mod drawing;
 mod epub;
 mod format;
 mod front_matter;

@@ -1,8 +1,9 @@
-//! PowerPoint presentations (PPTX): a heading per slide, with its text, tables and notes.
+//! PowerPoint presentations (PPTX): a heading per slide, with its text, tables, charts and notes.
 
 use super::archive::Archive;
 use super::bounds::Bounds;
 use super::composer::{Composer, one_line};
+use super::drawing::{compose_drawing, is_drawing};
 use super::format::FileFormat;
 use super::package::{main_part, read_properties, relationships};
 use super::xml::{XmlEvent, XmlReader, attribute};
@@ -40,9 +41,11 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         if index == 0 {
             first_title = Some(one_line(&title));
         }
-        let notes = relationships(&mut archive, part)?
-            .into_iter()
-            .find(|relationship| relationship.kind == "notesSlide");
+        let relationships = relationships(&mut archive, part)?;
+        for drawing in relationships.iter().filter(|relationship| is_drawing(relationship)) {
+            compose_drawing(&mut archive, &drawing.target, &mut composer);
+        }
+        let notes = relationships.iter().find(|relationship| relationship.kind == "notesSlide");
         if let Some(notes) = notes {
             for block in read_slide(&mut archive, &notes.target)?.blocks {
                 block.into_prose().compose(&mut composer);
