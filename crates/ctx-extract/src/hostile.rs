@@ -85,7 +85,7 @@ fn cells_far_apart_are_not_filled_between() {
 }
 
 /// A PDF of one page that shows `content`, then modified by `change`.
-fn pdf(content: Stream, change: impl FnOnce(&mut Document)) -> Vec<u8> {
+pub(super) fn pdf(content: Stream, change: impl FnOnce(&mut Document)) -> Vec<u8> {
     let mut document = Document::with_version("1.5");
     let dictionaries: [(u32, Dictionary); 4] = [
         (1, dictionary! { "Type" => "Catalog", "Pages" => Object::Reference((2, 0)) }),

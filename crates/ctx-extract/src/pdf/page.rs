@@ -20,6 +20,8 @@ const SAVED_STATES_MAX: usize = 256;
 const WORD_GAP: f32 = 0.2;
 const LINE_GAP: f32 = 0.5;
 const PARAGRAPH_GAP: f32 = 1.7;
+/// Cosine of the largest angle between texts of one line.
+const PARALLEL_COSINE_MIN: f32 = 0.99;
 
 /// Reads the pages of a document in order.
 pub(super) struct PageReader<'a> {
@@ -96,6 +98,8 @@ impl<'a> PageReader<'a> {
                     state.size = number(1);
                 }
                 "TL" => state.leading = number(0),
+                "Tc" => state.char_spacing = number(0),
+                "Tw" => state.word_spacing = number(0),
                 "Td" => state.move_line(number(0), number(1)),
                 "TD" => {
                     state.leading = -number(1);
@@ -109,6 +113,7 @@ impl<'a> PageReader<'a> {
                     state.show_strings(&operands, lines);
                 }
                 "\"" => {
+                    (state.word_spacing, state.char_spacing) = (number(0), number(1));
                     state.move_line(0.0, -state.leading);
                     state.show_strings(operands.get(2..).unwrap_or_default(), lines);
                 }
@@ -207,6 +212,9 @@ struct GraphicsState<'a> {
     font: Option<Rc<Font<'a>>>,
     size: f32,
     leading: f32,
+    /// Added after every character, and after every space.
+    char_spacing: f32,
+    word_spacing: f32,
 }
 
 impl Default for GraphicsState<'_> {
@@ -218,6 +226,8 @@ impl Default for GraphicsState<'_> {
             font: None,
             size: 1.0,
             leading: 0.0,
+            char_spacing: 0.0,
+            word_spacing: 0.0,
         }
     }
 }
@@ -249,15 +259,48 @@ impl GraphicsState<'_> {
     fn show_text(&mut self, bytes: &[u8], lines: &mut LineBuilder) {
         let Some(font) = self.font.clone() else { return };
         let (text, width) = font.decode(bytes);
-        let [_, _, c, d, x, y] = self.text.concat(self.transform).0;
+        let matrix = self.text.concat(self.transform);
+        let [_, _, c, d, ..] = matrix.0;
         let size = (self.size * c.hypot(d)).abs();
-        lines.add(&text, x, y, size, width.is_some());
+        let baseline = Baseline::of(matrix);
+        lines.add(&text, baseline, size, width.is_some());
         self.advance(width.unwrap_or_else(|| Font::estimated_width(&text)));
-        lines.set_end(self.text.concat(self.transform).0[4]);
+        let count = |chars: usize, spacing: f32| chars as f32 * spacing;
+        let spacing = count(text.chars().count(), self.char_spacing)
+            + count(text.matches(' ').count(), self.word_spacing);
+        self.text = Matrix([1.0, 0.0, 0.0, 1.0, spacing, 0.0]).concat(self.text);
+        lines.set_end(baseline.along(self.text.concat(self.transform)));
     }
 
     fn advance(&mut self, thousandths: f32) {
         self.text = Matrix([1.0, 0.0, 0.0, 1.0, thousandths / 1000.0 * self.size, 0.0]).concat(self.text);
+    }
+}
+
+/// The direction of a text on the page, and the position of its begin along and across it: rotated text has lines, too.
+#[derive(Clone, Copy)]
+struct Baseline {
+    direction: (f32, f32),
+    x: f32,
+    y: f32,
+}
+
+impl Baseline {
+    fn of(matrix: Matrix) -> Self {
+        let [a, b, _, _, x, y] = matrix.0;
+        let length = a.hypot(b);
+        let (a, b) = if length.is_normal() { (a / length, b / length) } else { (1.0, 0.0) };
+        Self { direction: (a, b), x: x * a + y * b, y: y * a - x * b }
+    }
+
+    /// The position of a matrix along this baseline.
+    fn along(self, Matrix([_, _, _, _, x, y]): Matrix) -> f32 {
+        let (a, b) = self.direction;
+        x * a + y * b
+    }
+
+    fn is_parallel(self, (a, b): (f32, f32)) -> bool {
+        self.direction.0 * a + self.direction.1 * b > PARALLEL_COSINE_MIN
     }
 }
 
@@ -267,20 +310,22 @@ struct LineBuilder {
     paragraphs: Vec<String>,
     paragraph: String,
     /// The end of the last text, and whether its width is known rather than estimated.
-    last: Option<(f32, f32)>,
+    last: Option<Baseline>,
     is_width_known: bool,
 }
 
 impl LineBuilder {
-    fn add(&mut self, text: &str, x: f32, y: f32, size: f32, is_width_known: bool) {
+    fn add(&mut self, text: &str, baseline: Baseline, size: f32, is_width_known: bool) {
         if text.is_empty() {
             return;
         }
         let size = if size.is_finite() && size > 0.0 { size } else { 1.0 };
-        if let Some((last_x, last_y)) = self.last {
-            let down = last_y - y;
-            if down.abs() < LINE_GAP * size {
-                let gap = x - last_x;
+        if let Some(last) = self.last {
+            let down = last.y - baseline.y;
+            if !baseline.is_parallel(last.direction) {
+                self.end_paragraph();
+            } else if down.abs() < LINE_GAP * size {
+                let gap = baseline.x - last.x;
                 let is_apart =
                     if self.is_width_known { gap.abs() > WORD_GAP * size } else { gap.abs() > f32::EPSILON };
                 if is_apart && !self.paragraph.ends_with(char::is_whitespace) && !text.starts_with(' ') {
@@ -293,13 +338,13 @@ impl LineBuilder {
             }
         }
         self.paragraph.extend(text.chars().filter(|char| !char.is_control()));
-        self.last = Some((x, y));
+        self.last = Some(baseline);
         self.is_width_known = is_width_known;
     }
 
     fn set_end(&mut self, x: f32) {
-        if let Some((last_x, _)) = &mut self.last {
-            *last_x = x;
+        if let Some(last) = &mut self.last {
+            last.x = x;
         }
     }
 
@@ -326,5 +371,41 @@ impl LineBuilder {
     fn finish(mut self) -> Vec<String> {
         self.end_paragraph();
         self.paragraphs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RawDocument, hostile, samples};
+    use lopdf::dictionary;
+
+    /// The text that these operators show, in a font of size 10 whose characters are 5 wide.
+    fn shown(operators: &str) -> String {
+        let content = Stream::new(Dictionary::new(), format!("BT /F 10 Tf {operators} ET").into_bytes());
+        let bytes = hostile::pdf(content, |document| {
+            let font = dictionary! {
+                "Type" => "Font", "Subtype" => "Type1", "BaseFont" => "Helvetica", "FirstChar" => 32,
+                "LastChar" => 100, "Widths" => vec![Object::Integer(500); 69],
+            };
+            document.objects.insert((4, 0), font.into());
+        });
+        samples::extract(RawDocument::new(bytes, "a.pdf", None)).unwrap().body
+    }
+
+    #[test]
+    fn rotated_text_has_words_and_lines() {
+        let text = "(ab) Tj (cd) Tj 15 0 Td (a) Tj -15 -12 Td (b) Tj";
+        for matrix in ["1 0 0 1", "0 1 -1 0", "0 -1 1 0", "-1 0 0 -1"] {
+            assert_eq!(shown(&format!("{matrix} 100 100 Tm {text}")), "abcd a\nb\n", "{matrix}");
+        }
+        assert_eq!(shown("(a) Tj 0 1 -1 0 5 0 Tm (b) Tj"), "a\n\nb\n");
+    }
+
+    #[test]
+    fn spaced_characters_are_one_word() {
+        assert_eq!(shown("5 Tc (ab) Tj 20 0 Td (cd) Tj"), "abcd\n");
+        assert_eq!(shown("5 Tc (ab) Tj 25 0 Td (cd) Tj"), "ab cd\n");
+        assert_eq!(shown("9 Tw (a b) Tj 24 0 Td (c) Tj"), "a bc\n");
     }
 }
