@@ -12,6 +12,8 @@ const SERVER_METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
 const OPENID_METADATA_PATH: &str = "/.well-known/openid-configuration";
 /// The PKCE method that authorization servers must support.
 const PKCE_METHOD: &str = "S256";
+/// Maximum number of authorization servers of a resource that are tried.
+const ISSUERS_MAX: usize = 4;
 
 /// The metadata that a login needs.
 pub(super) struct LoginMetadata {
@@ -74,18 +76,39 @@ pub(super) async fn discover(
         None => (default_resource(server), Vec::new(), Vec::new()),
     };
     // Servers of revision 2025-03-26 have no resource metadata: they are their own authorization server.
-    let issuer = servers.into_iter().next();
-    let is_default_issuer = issuer.is_none();
-    let issuer = issuer.unwrap_or_else(|| server.origin().ascii_serialization());
-    let server_metadata = server_metadata(&issuer, http_client).await?;
-    let mut login_metadata = match server_metadata {
-        Some(metadata) => validate_metadata(metadata, &issuer, http_client)?,
-        None if is_default_issuer => default_metadata(&issuer, http_client)?,
-        None => return Err(LoginError::new(format!("{issuer} does not say how it lets people in"))),
+    let mut login_metadata = match servers.is_empty() {
+        true => {
+            let issuer = server.origin().ascii_serialization();
+            match server_metadata(&issuer, http_client).await? {
+                Some(metadata) => validate_metadata(metadata, &issuer, http_client)?,
+                None => default_metadata(&issuer, http_client)?,
+            }
+        }
+        false => first_usable(&servers, http_client).await?,
     };
     login_metadata.resource = resource;
     login_metadata.scopes = scopes;
     Ok(login_metadata)
+}
+
+/// The metadata of the first of these authorization servers that can be used; the error of the first if none can.
+async fn first_usable(
+    issuers: &[String],
+    http_client: &OAuthHttpClient,
+) -> Result<LoginMetadata, LoginError> {
+    let mut first_error = None;
+    for issuer in issuers.iter().take(ISSUERS_MAX) {
+        let usable = match server_metadata(issuer, http_client).await {
+            Ok(Some(metadata)) => validate_metadata(metadata, issuer, http_client),
+            Ok(None) => Err(LoginError::new(format!("{issuer} publishes no authorization server metadata"))),
+            Err(error) => Err(error),
+        };
+        match usable {
+            Ok(metadata) => return Ok(metadata),
+            Err(error) => _ = first_error.get_or_insert(error),
+        }
+    }
+    Err(first_error.unwrap_or_else(|| LoginError::new("the server names no authorization server".to_owned())))
 }
 
 /// The protected resource metadata of the server; `None` if it publishes none.
@@ -95,9 +118,9 @@ async fn resource_metadata(
     http_client: &OAuthHttpClient,
 ) -> Result<Option<ResourceMetadata>, LoginError> {
     let mut urls = Vec::new();
-    if let Some(written) = &challenge.resource_metadata_url {
-        urls.push(http_client.parse_url(written)?);
-    }
+    let named =
+        challenge.resource_metadata_url.as_deref().map(|url| http_client.parse_url(url)).transpose()?;
+    urls.extend(named.clone());
     let path = server.path().trim_end_matches('/');
     if !path.is_empty() {
         urls.push(well_known(server, &format!("{RESOURCE_METADATA_PATH}{path}")));
@@ -108,9 +131,13 @@ async fn resource_metadata(
         if !response.is_success() {
             continue;
         }
-        let metadata: ResourceMetadata = response
-            .json()
-            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", display_url(&url))))?;
+        let Some(metadata) = response.json::<ResourceMetadata>() else {
+            // A guessed URL may answer with any page, as that of a single-page application does.
+            if named.as_ref() != Some(&url) {
+                continue;
+            }
+            return Err(LoginError::new(format!("{} is not protected resource metadata", display_url(&url))));
+        };
         if !covers(&metadata.resource, server) {
             return Err(LoginError::new(format!(
                 "{} is about another server, `{}`",
@@ -177,9 +204,8 @@ async fn server_metadata(
         if !response.is_success() {
             continue;
         }
-        let metadata: ServerMetadata = response
-            .json()
-            .ok_or_else(|| LoginError::new(format!("{} cannot be understood", display_url(&url))))?;
+        // A guessed URL may answer with any page, as that of a single-page application does.
+        let Some(metadata) = response.json::<ServerMetadata>() else { continue };
         // The issuer must match (RFC 8414): a document at this URL could name the endpoints of somebody else.
         if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
             return Err(LoginError::new(format!(
@@ -200,16 +226,16 @@ fn validate_metadata(
 ) -> Result<LoginMetadata, LoginError> {
     if !metadata.code_challenge_methods_supported.iter().any(|method| method == PKCE_METHOD) {
         return Err(LoginError::new(format!(
-            "{issuer} does not protect codes against who overhears them (PKCE with {PKCE_METHOD}), so nobody logs in there"
+            "{issuer} does not support PKCE with {PKCE_METHOD}, without which an authorization code could be stolen"
         )));
     }
-    let endpoint = |written: Option<String>, what: &str| match written {
+    let endpoint = |written: Option<String>, field: &str| match written {
         Some(written) => http_client.parse_url(&written),
-        None => Err(LoginError::new(format!("{issuer} does not say where {what}"))),
+        None => Err(LoginError::new(format!("the metadata of {issuer} have no `{field}`"))),
     };
     Ok(LoginMetadata {
-        authorization_endpoint: endpoint(metadata.authorization_endpoint, "people log in")?,
-        token_endpoint: endpoint(metadata.token_endpoint, "tokens are given out")?,
+        authorization_endpoint: endpoint(metadata.authorization_endpoint, "authorization_endpoint")?,
+        token_endpoint: endpoint(metadata.token_endpoint, "token_endpoint")?,
         registration_endpoint: metadata
             .registration_endpoint
             .map(|at| http_client.parse_url(&at))
@@ -251,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issuer_with_a_path_is_looked_for_in_three_places() {
+    fn an_issuer_with_a_path_has_three_metadata_urls() {
         let shown = |issuer: &str| metadata_urls(&url(issuer)).iter().map(Url::to_string).collect::<Vec<_>>();
         assert_eq!(
             shown("https://a.example"),
@@ -283,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_logs_in_where_codes_can_be_overheard() {
+    fn metadata_without_pkce_or_https_endpoints_are_refused() {
         assert!(validate_changed(|_| {}).is_ok());
         let methods = "code_challenge_methods_supported";
         for (field, value) in [
@@ -304,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_another_server_is_not_believed() {
+    fn metadata_about_another_resource_are_refused() {
         let server = url("https://s.example/v1/mcp");
         for resource in ["https://s.example/v1/mcp", "https://s.example", "https://s.example/v1/"] {
             assert!(covers(resource, &server), "{resource}");

@@ -86,7 +86,7 @@ pub(super) async fn register_client(
     }
     let Some(endpoint) = &metadata.registration_endpoint else {
         return Err(LoginError::new(format!(
-            "{} registers nobody by itself: register a client there, and name it by `oauth = {{ client_id = … }}`",
+            "{} does not support dynamic client registration: register a client there, and set `oauth = {{ client_id = … }}`",
             metadata.issuer
         )));
     };
