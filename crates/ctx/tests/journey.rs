@@ -109,6 +109,29 @@ fn neither_settings_nor_scripts_are_documents() {
 }
 
 #[test]
+fn scripts_of_agents_and_connectors_are_no_documents_either() {
+    let w = TestWorkspace::empty()
+        .config(
+            "[connectors.filesystem.all]\nroot = \".\"\n[embedding]\nprovider = \"disabled\"\n\
+             [agents.script.reviewer]\npath = \"agents/reviewer.lua\"\n\
+             [connectors.script.notes]\npath = \"connectors/notes.lua\"\n",
+        )
+        .file(
+            "agents/reviewer.lua",
+            "agent = { name = \"reviewer\", description = \"a zebra\" }\n\
+             function agent.resolve() return { system = \"a zebra\", tools = {} } end\n",
+        )
+        .file(
+            "connectors/notes.lua",
+            "connector = { name = \"notes\", description = \"a zebra\" }\n\
+             function connector.scan() return {} end\n",
+        )
+        .file("agents/notes.md", "a zebra");
+    w.ctx("sync filesystem").success();
+    assert_eq!(w.ctx("search zebra --json").success().found_ids(), ["agents/notes.md"]);
+}
+
+#[test]
 fn neither_settings_nor_scripts_are_documents_in_the_repository_of_the_workspace() {
     let w = TestWorkspace::empty()
         .config(
@@ -367,7 +390,7 @@ fn runs_are_recorded_and_one_can_be_looked_at() {
     ");
     w.ctx("search button").success();
     w.ctx("runs --failed").success().stderr_contains("no failed runs are recorded");
-    w.ctx("runs --tool nobody").success().stderr_contains("no run of this tool is recorded");
+    w.ctx("runs --tool nobody").success().stderr_contains("no runs of this tool are recorded");
     w.ctx("search button --limit 0").code(2);
     ctx_snapshot!(w.ctx("runs --failed"), @r"
     exit_code: 0

@@ -248,5 +248,5 @@ fn man_pages_are_written_for_every_command() {
         assert!(names.contains(&page.to_owned()), "{page} is missing: {names:?}");
     }
     assert!(names.iter().all(|name| !name.contains("help") && !name.contains("__")), "{names:?}");
-    assert!(w.read("pages/man1/ctx-search.1").contains("ctx\\-search \\- Find documents"));
+    assert!(w.read("pages/man1/ctx-search.1").contains("ctx\\-search \\- Search documents"));
 }

@@ -175,3 +175,17 @@ fn tools_stay_while_their_server_is_down() {
     // A script that does not use the server does not wait for it.
     w.ctx("exec nothing.lua").success();
 }
+
+/// Servers in Python describe their tools with documentation strings, which often begin with a line break.
+#[test]
+fn a_description_that_begins_with_a_line_break_is_shown_in_every_listing() {
+    // Luau drops the first line break of such a text.
+    let other = other("\n\n    Greets you.\n    In English.");
+    let w = with_upstream(&other, "");
+    let tested = w.ctx("upstream test the_other").success();
+    tested.stdout_contains("sdk.the_other.greet  Greets you.\n");
+    let listed = w.ctx_args(["-c", &other.path("ctx.toml").display().to_string(), "tool", "list"]).success();
+    listed.stdout_contains("\n    Greets you.\n");
+    let found = w.ctx("docs --search greet").success();
+    found.stdout_contains("sdk.the_other.greet(name?) – Greets you.");
+}

@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = tests![endings:
     an_error_names_its_line,
     a_script_over_its_time_is_a_timeout_and_keeps_its_logs,
     a_call_over_the_scripts_time_is_a_timeout_too,
+    calls_that_are_open_at_the_end_are_awaited_within_the_scripts_time,
     a_script_over_its_memory_fails,
     a_result_without_a_json_form_fails,
     cancelling_a_call_cancels_its_script_and_nested_calls,
@@ -72,6 +73,18 @@ pub(crate) async fn a_call_over_the_scripts_time_is_a_timeout_too() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(error.message(), "tool 'execute' timed out after 0.3 seconds");
     assert_eq!(log_texts(error.logs()), ["INFO begun"]);
+}
+
+/// `p` is a promise, because the script awaits it elsewhere.
+pub(crate) async fn calls_that_are_open_at_the_end_are_awaited_within_the_scripts_time() {
+    let never = tool("never", |_, _| Box::pin(std::future::pending()));
+    let limits = ScriptLimits { timeout: SHORT, ..limits() };
+    let bench = Bench::of(settings(), limits, vec![provider("shop", [never])]);
+    let script = "local p = shop.never()\nif false then p:await() end\nprint('at the end')\nreturn 1";
+    let error = bench.try_run(script).await.unwrap_err();
+    assert_eq!(error.message(), "tool 'execute' timed out after 0.3 seconds");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(log_texts(error.logs()), ["INFO at the end"]);
 }
 
 pub(crate) async fn a_script_over_its_memory_fails() {
