@@ -189,3 +189,25 @@ fn a_description_that_begins_with_a_line_break_is_shown_in_every_listing() {
     let found = w.ctx("docs --search greet").success();
     found.stdout_contains("sdk.the_other.greet(name?) – Greets you.");
 }
+
+/// Most servers answer with text, which a script gets as it is.
+#[test]
+fn a_function_of_a_server_that_answered_json_text_is_documented_so() {
+    let other = other("Greets.").file(
+        "greet.lua",
+        "tool = { name = \"greet\", description = \"Greets.\", parameters = {} }\n\
+         function tool.execute() return json.encode({ PATH = \"/bin\" }) end\n",
+    );
+    let w = with_upstream(&other, "");
+    let server = w.spawn_server();
+    let docs = || {
+        let reply = server.post("/tools/get_function_docs", &json!({"name": "sdk.the_other.greet"}));
+        reply.body["result"].as_str().unwrap().to_owned()
+    };
+    wait_until("the server is known", || docs().contains("function sdk.the_other.greet("));
+    assert!(!docs().contains("json.decode"), "{}", docs());
+    let script = json!({"script": "return sdk.the_other.greet{}"});
+    assert_eq!(server.post("/tools/execute", &script).body["result"], "{\"PATH\":\"/bin\"}");
+    assert!(docs().contains("seen to answer JSON text: json.decode(answer)"), "{}", docs());
+    server.stop().success();
+}

@@ -433,7 +433,7 @@ impl Catalog {
                 format!("the result is {result_bytes} bytes; the limit is {}", self.limits.result_bytes),
             ));
         }
-        registered.observations.record(&output.value);
+        registered.observations.record(&output);
         Ok((output, result_bytes))
     }
 }
