@@ -112,8 +112,9 @@ impl GlobalOptions {
         let located = self.locate()?;
         if located.workspace.is_none() {
             let error = CommandError::usage("there is no workspace here");
-            return Err(CommandError { kind: Some(ErrorKind::NotConfigured), ..error }
-                .hint("`ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it"));
+            return Err(CommandError { kind: Some(ErrorKind::NotConfigured), ..error }.hint(
+                "`ctx init` creates one in this folder; `ctx up DIR` creates one in DIR and serves it",
+            ));
         }
         self.load_located(&located, overrides)
     }
@@ -174,8 +175,11 @@ impl GlobalOptions {
         if trust::trusts_all() || trust::has_record(path) {
             return Ok(());
         }
-        Err(CommandError::usage(format!("{} is a link that leads out of its folder", path.display()))
-            .hint("if it is yours, run the command once with `--trust`"))
+        Err(CommandError::usage(format!(
+            "{} is a symbolic link to a file outside its folder",
+            path.display()
+        ))
+        .hint("if it is yours, run the command once with `--trust`"))
     }
 
     /// Loads the configuration for a command that uses these groups of sections. If some of them are untrusted, it
@@ -211,7 +215,7 @@ impl GlobalOptions {
 /// The working directory.
 pub(crate) fn working_directory() -> CommandResult<PathBuf> {
     std::env::current_dir()
-        .map_err(|error| CommandError::new(format!("cannot tell the working directory: {error}")))
+        .map_err(|error| CommandError::new(format!("cannot determine the working directory: {error}")))
 }
 
 /// The definition of the command line.

@@ -64,6 +64,6 @@ fn from_stored(stored: ServerDefinitions) -> StoredDefinitions {
 
 fn to_command_error(error: StoreError) -> CommandError {
     CommandError::new(error_chain(&error)).hint(
-        "the file holds only what upstream servers said of their tools; moved away, what they say next is accepted",
+        "the file holds only tool definitions of upstream servers; if you move it away, those listed next are accepted",
     )
 }

@@ -125,7 +125,7 @@ impl From<SyncError> for CommandError {
             SyncError::Busy { .. } => Self { exit: Exit::Busy, ..Self::new(error.to_string()) }
                 .hint("wait for it to finish, then run the command again"),
             SyncError::Interrupted { .. } => Self { exit: Exit::Interrupted, ..Self::new(error.to_string()) }
-                .hint("run the command again to go on"),
+                .hint("run the command again to continue"),
             other => Self::new(error_chain(&other)),
         }
     }
@@ -136,9 +136,9 @@ impl From<FillError> for CommandError {
         match error {
             FillError::Store(error) => error.into(),
             FillError::Busy => Self { exit: Exit::Busy, ..Self::new(error.to_string()) }
-                .hint("a server that is running makes them; `ctx stats` shows how far it is"),
+                .hint("a running server computes them; `ctx stats` shows its progress"),
             FillError::Embedder(_) => Self::new(error_chain(&error))
-                .hint("check [embedding] in ctx.toml; what was made so far is kept"),
+                .hint("check [embedding] in ctx.toml; the embeddings computed so far are kept"),
             FillError::Lock(_) | FillError::Replaced => Self::new(error_chain(&error)),
         }
     }
@@ -160,7 +160,7 @@ impl From<clap::Error> for CommandError {
     fn from(error: clap::Error) -> Self {
         use clap::error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand};
         if [DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand].contains(&error.kind()) {
-            return Self::usage("a command is missing").hint("`--help` lists what there is");
+            return Self::usage("a command is missing").hint("`--help` lists the commands");
         }
         let text = error.render().to_string();
         let (message, rest) = text.split_once("\n\n").unwrap_or((&text, ""));

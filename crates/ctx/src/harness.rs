@@ -107,8 +107,8 @@ impl Harness {
     pub async fn run(self) -> ExitCode {
         if is_worker() {
             CommandOutput::default().fail(&CommandError::new(
-                "the program was started again as a worker, and had other threads by then: call \
-                 `ctx::worker_if_asked()` first thing in `main`, before the runtime is made",
+                "this process was started as a worker, but already has other threads: call \
+                 `ctx::worker_if_asked()` first in `main`, before the runtime is built",
             ));
             return ExitCode::FAILURE;
         }

@@ -39,5 +39,5 @@ impl CredentialStore for LoginStore {
 }
 
 fn to_message(error: StoreError) -> String {
-    format!("the logins cannot be used: {}", error_chain(&error))
+    format!("cannot access the stored logins: {}", error_chain(&error))
 }

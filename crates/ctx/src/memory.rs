@@ -21,7 +21,7 @@ pub(crate) fn bound_arenas() {
     // SAFETY: `mallopt` takes two integers and no pointers; no other thread runs yet.
     let is_set = unsafe { libc::mallopt(libc::M_ARENA_MAX, count) } == 1;
     if !is_set {
-        tracing::debug!("the allocator keeps as many heaps as it likes");
+        tracing::debug!("cannot limit the number of malloc arenas");
     }
 }
 

@@ -70,7 +70,7 @@ impl CommandOutput {
         let ending = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         match write!(stdout, "{text}{ending}").and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(CommandError::new(format!("cannot write the answer: {error}")))
+                Err(CommandError::new(format!("cannot write the output: {error}")))
             }
             _ => Ok(()),
         }
@@ -140,7 +140,7 @@ fn hint_prefix() -> String {
 }
 
 fn json_error(error: serde_json::Error) -> CommandError {
-    CommandError::new(format!("the answer has no JSON: {error}"))
+    CommandError::new(format!("cannot serialize the result: {error}"))
 }
 
 /// Writes a line to stderr with secrets masked. A closed stderr is not an error; `eprintln!` would panic.

@@ -76,8 +76,8 @@ pub(crate) async fn until_interrupted<T>(
         Some(Ok(done)) => Ok(done),
         Some(Err(error)) if error.exit == Exit::Interrupted => Err(CommandError { exit, ..error }),
         Some(Err(error)) => Err(error),
-        None => Err(CommandError { exit, ..CommandError::new("stopped; what was done before is kept") }
-            .hint("run the command again to go on")),
+        None => Err(CommandError { exit, ..CommandError::new("stopped; the work done so far is kept") }
+            .hint("run the command again to continue")),
     }
 }
 

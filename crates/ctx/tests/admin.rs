@@ -148,5 +148,5 @@ fn a_server_that_cannot_be_reached_is_told_by_every_operation_on_it() {
         .stderr_contains(&format!("error: files: {reason}"))
         .stderr_contains("hint: check [mcp_servers.files] in ctx.toml");
     w.ctx("doctor").code(1).stdout_contains(&format!("✗ mcp_servers.files: {reason}"));
-    w.ctx("upstream accept files").code(1).stderr_contains("nothing is known of the tools of files yet");
+    w.ctx("upstream accept files").code(1).stderr_contains("the tools of files have not been listed yet");
 }

@@ -244,7 +244,7 @@ fn sources_show_how_they_are_kept_fresh() {
     ----- stdout -----
     filesystem:a  ok  watched            never synced; run `ctx sync`
     filesystem:b  ok  watched, every 1h  never synced; run `ctx sync`
-    filesystem:c  ok  by hand            never synced; run `ctx sync`
+    filesystem:c  ok  manual             never synced; run `ctx sync`
 
     ----- stderr -----
     ");
@@ -254,7 +254,7 @@ fn sources_show_how_they_are_kept_fresh() {
     ----- stdout -----
     filesystem:a  ok  watched            1 document, synced [TIME]
     filesystem:b  ok  watched, every 1h  1 document, synced [TIME], next [TIME]
-    filesystem:c  ok  by hand            1 document, synced [TIME]
+    filesystem:c  ok  manual             1 document, synced [TIME]
 
     ----- stderr -----
     ");

@@ -156,7 +156,7 @@ fn an_interrupted_sync_says_so_and_the_next_one_goes_on() {
         talk.read_to_string(&mut rest).unwrap();
         assert_eq!(sync.wait().unwrap().code(), Some(code));
         let said = "error: filesystem:docs: interrupted; what was read so far is kept\n\
-                    hint: run the command again to go on\n";
+                    hint: run the command again to continue\n";
         assert!(rest.ends_with(said), "{rest}");
 
         let kept = w.ctx("search harbour --limit 100 --json").success().found_ids().len();

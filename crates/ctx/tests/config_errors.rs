@@ -66,10 +66,10 @@ fn a_section_with_an_unset_variable_is_left_out_and_the_rest_works() {
     exit_code: 1
     ----- stdout -----
     ✗ configuration: ctx.toml:5: [connectors.filesystem.team] is left out: `connectors.filesystem.team.root` needs the variable TEAM_DOCS, which is not set
-        hint: the rest works without it
+        hint: everything else works without it
     ✓ store: [DATA]/ctx.sqlite
-    ✓ keyword index: sound and up to date
-    ✓ embeddings: none are made; documents are found by their words
+    ✓ keyword index: intact and up to date
+    ✓ embeddings: disabled; search is by keywords only
     ✓ filesystem:docs: 1 document, synced [TIME]
 
     ----- stderr -----

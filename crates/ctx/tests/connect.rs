@@ -252,7 +252,7 @@ fn another_entry_of_the_name_is_replaced_and_every_copy_is_kept() {
 fn a_file_that_cannot_be_read_is_left_alone() {
     for (client, text, place) in [
         ("cursor", "{\n  \"mcpServers\": {\n    \"a\": oops\n  }\n}\n", ":3:10: "),
-        ("cursor", "{ \"mcpServers\": [] }", "was left alone: its `mcpServers` is something else"),
+        ("cursor", "{ \"mcpServers\": [] }", "was not changed: its `mcpServers` is not a table"),
         ("zed", "[]", ":1:1: "),
         ("codex", "model = \"x\"\n[mcp_servers\n", ":2:"),
     ] {
@@ -266,7 +266,7 @@ fn a_file_that_cannot_be_read_is_left_alone() {
     let w = workspace();
     let file = existing(&w, "cursor", "");
     fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
-    w.ctx("connect cursor --write").code(1).stderr_contains("it is not text");
+    w.ctx("connect cursor --write").code(1).stderr_contains("it is not UTF-8 text");
     assert_eq!(fs::read(&file).unwrap(), [0xff, 0xfe, 0x00]);
 }
 
@@ -275,12 +275,12 @@ fn what_is_read_only_stays_as_it_is() {
     let w = workspace().unprivileged();
     let file = existing(&w, "cursor", "{}");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
-    w.ctx("connect cursor --write").code(1).stderr_contains("was left alone: it is read-only");
+    w.ctx("connect cursor --write").code(1).stderr_contains("was not changed: it is read-only");
     assert_eq!((fs::read_to_string(&file).unwrap().as_str(), files_in_folder_of(&file).len()), ("{}", 1));
 
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     w.mode("../home/.cursor", 0o500);
-    w.ctx("connect cursor --write").code(1).stderr_contains("was left alone: Permission denied");
+    w.ctx("connect cursor --write").code(1).stderr_contains("was not changed: Permission denied");
     assert_eq!((fs::read_to_string(&file).unwrap().as_str(), files_in_folder_of(&file).len()), ("{}", 1));
 }
 
@@ -301,7 +301,7 @@ fn a_link_stays_a_link() {
     );
 
     w.remove("../home/dotfiles/mcp.json");
-    w.ctx("connect cursor --write").code(1).stderr_contains("is a link that leads nowhere");
+    w.ctx("connect cursor --write").code(1).stderr_contains("is a broken symbolic link");
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn a_server_that_runs_is_called_where_it_is_served() {
         let Some(url) = url else {
             w.ctx(&format!("connect {client} --http"))
                 .code(2)
-                .stderr_contains("only knows servers that it starts itself");
+                .stderr_contains("supports only servers that it starts itself (stdio)");
             continue;
         };
         w.ctx(&format!("connect {client} --http --write")).success().stderr_contains("the server has to run");
@@ -321,7 +321,7 @@ fn a_server_that_runs_is_called_where_it_is_served() {
     }
     w.ctx("connect generic --http").success();
     let any = TestWorkspace::new();
-    any.ctx("connect cursor --http").code(2).stderr_contains("takes another port every time");
+    any.ctx("connect cursor --http").code(2).stderr_contains("uses another port on every start");
 }
 
 #[test]
@@ -365,7 +365,9 @@ fn a_client_that_reads_no_variables_gets_the_token_in_a_file_for_its_owner_alone
         .code(2)
         .stderr_contains("does not belong into a project's file");
     assert!(!w.path(".zed").exists());
-    w.ctx("connect zed --http --write").success().stderr_contains("warning: Zed reads no variables");
+    w.ctx("connect zed --http --write")
+        .success()
+        .stderr_contains("warning: Zed does not expand environment variables");
     let file = file(&w, "zed");
     let entry = &read(&file)["context_servers"]["ctx-workspace"];
     assert_eq!(entry["headers"]["Authorization"], format!("Bearer {TOKEN}"));
@@ -416,7 +418,7 @@ fn a_project_has_files_of_its_own() {
         assert!(!file(&w, client).exists(), "{client}");
     }
     let w = workspace();
-    w.ctx("connect windsurf --project").code(2).stderr_contains("Windsurf has no settings for one project");
+    w.ctx("connect windsurf --project").code(2).stderr_contains("Windsurf has no project-level settings");
     w.ctx("connect generic --write").code(2).stderr_contains("--file PATH");
     w.ctx("connect generic --write --file mine/servers.json").success();
     assert_eq!(read(&w.path("mine/servers.json"))["mcpServers"]["ctx-workspace"]["args"], arguments(&w));
@@ -465,7 +467,7 @@ fn invalid_arguments_are_refused_with_a_hint() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `a.b` cannot be the name of a server
+    error: `a.b` is not a valid server name
     hint: at most 32 letters, digits, `-` and `_`, like `handbook`
     ");
     TestWorkspace::empty().ctx("connect cursor").code(2).stderr_contains("there is no workspace here");

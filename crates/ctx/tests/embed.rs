@@ -36,14 +36,14 @@ fn model(w: &TestWorkspace, query: &str) -> Value {
 #[test]
 fn vectors_that_are_missing_are_made_when_asked_for_and_made_anew_when_asked_for() {
     let w = with("");
-    w.ctx("sync").success().stderr_contains("vectors of builtin-best-1 are missing for 2 documents");
+    w.ctx("sync").success().stderr_contains("embeddings of builtin-best-1 are missing for 2 documents");
     assert_eq!(vectors(&w), best(0, 2));
     assert_eq!(w.ctx("embed pending --json").success().json(), json!({"made": 2, "complete": true}));
     assert_eq!(vectors(&w), best(2, 0));
     ctx_snapshot!(w.ctx("embed pending"), @r"
     exit_code: 0
     ----- stdout -----
-    made 0 vectors; every document has all of its vectors
+    computed 0 embeddings; every document is embedded
 
     ----- stderr -----
     ");
@@ -146,8 +146,8 @@ fn an_interrupted_embedding_says_so_keeps_what_was_made_and_can_go_on() {
     let (count, pending) = (made["vectors"].as_u64().unwrap(), made["pending_documents"].as_u64().unwrap());
     assert!(count > 0 && pending > 0, "{made}");
     let expected = format!(
-        "error: interrupted; {count} vectors made, and kept\n\
-         hint: `ctx embed pending` goes on where this stopped\n"
+        "error: interrupted; {count} embeddings computed and stored\n\
+         hint: `ctx embed pending` continues from here\n"
     );
     // On a slow machine a line of progress may come first.
     assert!(stderr.ends_with(&expected), "{stderr}");
@@ -160,7 +160,7 @@ fn an_interrupted_embedding_says_so_keeps_what_was_made_and_can_go_on() {
 #[test]
 fn a_sync_can_wait_for_the_vectors() {
     let w = with("fill = \"wait\"\n");
-    w.ctx("sync").success().stderr_contains("made 2 vectors");
+    w.ctx("sync").success().stderr_contains("computed 2 embeddings");
     assert_eq!(vectors(&w)["pending_documents"], 0);
     let unchanged = w.ctx("sync").success();
     assert!(!unchanged.stderr.contains("vector"), "{}", unchanged.stderr);
@@ -208,8 +208,8 @@ fn without_embeddings_there_is_nothing_to_make() {
     ----- stdout -----
     ✓ configuration: [ROOT]/ctx.toml
     ✓ store: [DATA]/ctx.sqlite
-    ✓ keyword index: sound and up to date
-    ✓ embeddings: none are made; documents are found by their words
+    ✓ keyword index: intact and up to date
+    ✓ embeddings: disabled; search is by keywords only
     ✓ filesystem:docs: 2 documents, synced [TIME]
 
     ----- stderr -----
@@ -263,24 +263,25 @@ fn a_model_that_is_down_is_told_and_everything_else_works() {
         "provider = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:1/v1\"\napi_key = \"${MODEL_KEY}\"\n",
     )
     .env("MODEL_KEY", KEY);
-    let synced = w.ctx("sync").success().stderr_contains("vectors of openai:m are missing for 2 documents");
+    let synced =
+        w.ctx("sync").success().stderr_contains("embeddings of openai:m are missing for 2 documents");
     assert_eq!(w.ctx("search anchor --json").success().found_ids()[0], "a.md");
     assert_eq!(model(&w, "anchor"), "builtin-fast-1");
     let pending = w
         .ctx("-vv embed pending")
         .code(1)
         .stderr_contains("cannot reach openai at http://127.0.0.1:1/v1/embeddings");
-    let pending =
-        pending.stderr_contains("hint: check [embedding] in ctx.toml; what was made so far is kept");
+    let pending = pending
+        .stderr_contains("hint: check [embedding] in ctx.toml; the embeddings computed so far are kept");
     let doctor = w.ctx("doctor");
     ctx_snapshot!(doctor, @r"
     exit_code: 1
     ----- stdout -----
     ✓ configuration: [ROOT]/ctx.toml
     ✓ store: [DATA]/ctx.sqlite
-    ✓ keyword index: sound and up to date
-    ✗ embeddings: cannot reach openai at http://127.0.0.1:[PORT]/v1/embeddings: Connection refused (os error 111); documents that wait for its vectors: 2
-        hint: check [embedding] in ctx.toml; until it answers, the built-in fast model does
+    ✓ keyword index: intact and up to date
+    ✗ embeddings: cannot reach openai at http://127.0.0.1:[PORT]/v1/embeddings: Connection refused (os error 111); documents not embedded yet: 2
+        hint: check [embedding] in ctx.toml; until the model answers, the built-in `fast` model is used
     ✓ filesystem:docs: 2 documents, synced [TIME]
 
     ----- stderr -----

@@ -113,10 +113,10 @@ fn an_expected_document_that_is_not_stored_is_named_and_counts_as_missed() {
     mode     nDCG@10  recall@5  recall@10  MRR@10
     keyword  0.613    0.500     0.500      1.000
 
-    not stored, so never found:
+    not indexed, so never found:
       eval.jsonl:1  gone.md
 
-    keyword, not all among the first 5: 1
+    keyword, expected documents not all in the top 5: 1
       eval.jsonl:1  harbour closed
         expected  gone.md, harbour.md
         found     harbour.md, quay.md
@@ -166,7 +166,7 @@ fn a_name_that_several_sources_have_must_say_which() {
     ----- stdout -----
 
     ----- stderr -----
-    error: eval.jsonl:1: `a.md` may be `filesystem:new:a.md` or `filesystem:old:a.md`; write which
+    error: eval.jsonl:1: `a.md` is ambiguous: `filesystem:new:a.md` or `filesystem:old:a.md`; use the full name
     ");
 }
 

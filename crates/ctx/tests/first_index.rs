@@ -28,7 +28,7 @@ fn the_home_folder_is_not_indexed_unasked_however_it_is_named() {
 
     ----- stderr -----
     error: [HOME] is your home folder: 1 file with [SIZE] would be indexed, which takes about a second until it can be searched, and about [SIZE] of disk
-    hint: `--yes` indexes it all the same
+    hint: `--yes` indexes it anyway
     hint: to index less, name a folder inside it, or write ctx.toml with `ctx init` and set `root`, `include_globs` and `exclude_globs`
     ");
     for script in [
@@ -40,7 +40,7 @@ fn the_home_folder_is_not_indexed_unasked_however_it_is_named() {
     ] {
         w.shell(script).code(2).stderr_contains("is your home folder").stderr_contains("`--yes`");
     }
-    w.shell("ctx up .. --port 0").code(2).stderr_contains("holds your home folder");
+    w.shell("ctx up .. --port 0").code(2).stderr_contains("contains your home folder");
     w.shell("ctx up / --port 0").code(2).stderr_contains("is the whole file system");
     assert!(!has_config(&w) && !w.path("../ctx.toml").exists() && !Path::new("/ctx.toml").exists());
 

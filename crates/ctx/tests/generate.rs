@@ -151,8 +151,8 @@ fn two_of_one_name_are_refused() {
     ----- stdout -----
 
     ----- stderr -----
-    error: two descriptions are called petstore
-    hint: write another name before one of them: `other=PATH`
+    error: two descriptions have the name petstore
+    hint: give one of them another name: `other=PATH`
     ");
 }
 

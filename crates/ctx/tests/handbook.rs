@@ -52,7 +52,7 @@ fn the_whole_handbook_is_read_and_nothing_is_wrong_with_it() {
     filesystem:handbook: 30 unchanged
 
     ----- stderr -----
-    vectors of builtin-best-1 are missing for 30 documents: a server makes them while it runs, `ctx embed pending` does it now
+    embeddings of builtin-best-1 are missing for 30 documents: a running server computes them, `ctx embed pending` does so now
     ");
     w.ctx("doctor").success();
     let tagged = w.ctx("search release --tag handbook --json").success().found_ids();

@@ -31,7 +31,7 @@ fn init_makes_a_workspace_of_an_empty_folder_once() {
     ctx_snapshot!(w.ctx("init"), @r"
     exit_code: 0
     ----- stdout -----
-    [ROOT]/ctx.toml is there already; nothing was changed
+    [ROOT]/ctx.toml already exists; nothing was changed
 
     ----- stderr -----
     ");
@@ -39,7 +39,7 @@ fn init_makes_a_workspace_of_an_empty_folder_once() {
     ctx_snapshot!(w.ctx("sync"), @r"
     exit_code: 0
     ----- stdout -----
-    filesystem:files: nothing there
+    filesystem:files: no documents found
 
     ----- stderr -----
     ");
@@ -58,7 +58,7 @@ fn init_reads_every_format_and_says_what_it_leaves_out() {
         .file("settings.yaml", "a: 1");
     let created = w.ctx("init").success();
     created.clone().stdout_contains(
-        "not indexed: 2 .png (no known text format); 1 file without an ending (unknown format): `include_globs` and \
+        "not indexed: 2 .png (no known text format); 1 file without an extension (unknown format): `include_globs` and \
          `exclude_globs` in ctx.toml decide\n",
     );
     // The patterns include formats that the folder does not contain yet.
@@ -178,7 +178,7 @@ fn init_indexes_the_whole_folder_whatever_its_folders_are_called() {
     filesystem:files: 2 added
 
     ----- stderr -----
-    vectors of builtin-best-1 are missing for 2 documents: a server makes them while it runs, `ctx embed pending` does it now
+    embeddings of builtin-best-1 are missing for 2 documents: a running server computes them, `ctx embed pending` does so now
     ");
 }
 
@@ -422,7 +422,7 @@ fn runs_are_recorded_and_one_can_be_looked_at() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no single run has an id that begins with `zzz`
+    error: no run, or more than one, has an id that begins with `zzz`
     hint: `ctx runs` lists them
     ");
 }
@@ -455,8 +455,8 @@ fn the_doctor_finds_nothing_wrong_with_a_synced_workspace_and_says_what_else_is(
     ----- stdout -----
     ✓ configuration: [ROOT]/ctx.toml
     ✓ store: [DATA]/ctx.sqlite
-    ✓ keyword index: sound and up to date
-    ✓ embeddings: none are made; documents are found by their words
+    ✓ keyword index: intact and up to date
+    ✓ embeddings: disabled; search is by keywords only
     ✓ filesystem:docs: 2 documents, synced [TIME]
 
     ----- stderr -----
@@ -468,8 +468,8 @@ fn the_doctor_finds_nothing_wrong_with_a_synced_workspace_and_says_what_else_is(
     ----- stdout -----
     ✓ configuration: [ROOT]/ctx.toml
     ✓ store: [DATA]/ctx.sqlite
-    ✓ keyword index: sound and up to date
-    ✓ embeddings: none are made; documents are found by their words
+    ✓ keyword index: intact and up to date
+    ✓ embeddings: disabled; search is by keywords only
     ✗ filesystem:docs: cannot read the folder docs: no such file or directory
         hint: fix it in ctx.toml, then run `ctx sync filesystem:docs`
 

@@ -129,7 +129,7 @@ fn stored_credentials_are_private_whatever_the_umask() {
     assert!(files > 5);
     let store = w.data("ctx.sqlite");
     w.mode(w.data("").to_str().unwrap(), 0o755);
-    w.ctx("doctor").code(1).stdout_contains("✗ privacy: others on this machine may use ");
+    w.ctx("doctor").code(1).stdout_contains("✗ privacy: other users of this machine can access ");
     assert_eq!(mode(&store), 0o600);
 }
 
@@ -211,7 +211,7 @@ fn a_login_that_has_ended_or_was_forgotten_is_asked_for_again() {
     assert_eq!(log_in(&w).0, Some(0));
     assert_eq!(execute(&server, "read").status, 200);
     let told = w.ctx("upstream logout up").success().stdout;
-    assert!(told.contains("is forgotten"), "{told}");
+    assert!(told.contains("logged out of"), "{told}");
     run(&w, "read").code(1).stderr_contains(NEEDED);
     wait_until("what runs knows of that", || execute(&server, "read").body.to_string().contains(NEEDED));
     // Its functions stay listed, in a running server and in new processes.

@@ -78,7 +78,7 @@ fn sections_are_added_changed_and_removed_while_serving() {
     server
         .stop()
         .success()
-        .stderr_contains("was loaded again: added [connectors.filesystem.more], [tools.script.greet]");
+        .stderr_contains("was reloaded: added [connectors.filesystem.more], [tools.script.greet]");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_broken_edit_keeps_the_configuration_before_it() {
     edit(&w, GREET);
     let mut server = w.spawn_server();
     w.write("ctx.toml", format!("{CONFIG}{GREET}[retrieval\n"));
-    server.wait_for("the configuration before it stays");
+    server.wait_for("the previous configuration stays in use");
     assert_eq!(call(&server, "greet"), (200, json!("hello")));
     w.write("ctx.toml", format!("{CONFIG}{GREET}[retrieval]\nfinal_limits = 3\n"));
     server.wait_for("final_limits");
@@ -109,7 +109,7 @@ fn a_restart_alone_changes_where_the_server_is_and_its_store() {
         format!("{CONFIG}{GREET}[db]\npath = \"other.sqlite\"\n[limits]\ndrain_timeout = 1\n")
             .replace("127.0.0.1:0", "127.0.0.1:1"),
     );
-    server.wait_for("only a restart changes server, db, limits.drain_timeout");
+    server.wait_for("a restart is needed to apply server, db, limits.drain_timeout");
     wait_until("the rest of the edit is used", || call(&server, "greet") == (200, json!("hello")));
     assert!(!w.path("other.sqlite").exists());
     server.stop().success();

@@ -126,7 +126,9 @@ fn what_cannot_be_an_api_is_told_before_anything_starts() {
         .code(2)
         .stderr_contains("hint: name an API by its OpenAPI description: ctx run petstore.yaml, or");
     w.ctx("run gone.yaml").code(2).stderr_contains("there is no file /");
-    w.ctx("run openapi.yaml").code(2).stderr_contains("it has no name to go by: write name=PATH or name=URL");
+    w.ctx("run openapi.yaml")
+        .code(2)
+        .stderr_contains("no name can be derived from it: write name=PATH or name=URL");
     w.ctx("run ctx=openapi.yaml").code(2).stderr_contains("the name `ctx` is taken");
     w.ctx("run petstore.yaml --auth petstore")
         .code(2)

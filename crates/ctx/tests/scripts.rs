@@ -183,7 +183,7 @@ fn a_changed_script_is_taken_up_and_a_broken_change_is_not() {
     w.write("tools/greet.lua", says("greet", "goodbye"));
     wait_until("the change is taken up", || describes(&server, "Says goodbye"));
     w.write("tools/greet.lua", "tool = {");
-    server.wait_for("the version before it stays");
+    server.wait_for("the previous version stays in use");
     assert_eq!(result_of(&server, "greet"), "goodbye");
     w.write("tools/greet.lua", says("greet", "again"));
     wait_until("it is in order again", || describes(&server, "Says again"));
@@ -259,7 +259,7 @@ fn a_test_that_fails_says_where() {
     w.ctx("tool test tools/nothing.lua").code(2).stderr_contains("there is no script tools/nothing.lua");
     w.ctx("tool test tools/ticket.lua --source tickt").code(2).stderr_contains("did you mean `ticket`?");
     w.ctx("tool test tools/ticket.lua --param title").code(2).stderr_contains("NAME=VALUE");
-    w.ctx("tool test tools/ticket.lua --params [1]").code(2).stderr_contains("no JSON object");
+    w.ctx("tool test tools/ticket.lua --params [1]").code(2).stderr_contains("not a JSON object");
 }
 
 #[test]
@@ -297,9 +297,9 @@ fn what_init_writes_runs_as_it_is() {
     assert_eq!(doctor["ok"], true, "{doctor}");
     w.ctx("tool init find-titles")
         .code(2)
-        .stderr_contains("tools/find-titles.lua is there already; nothing was changed");
+        .stderr_contains("tools/find-titles.lua already exists; nothing was changed");
     w.ctx("tool init search").code(2).stderr_contains("built in");
-    w.ctx("tool init ../x").code(2).stderr_contains("cannot be the name of a script");
+    w.ctx("tool init ../x").code(2).stderr_contains("is not a valid script name");
 }
 
 #[test]

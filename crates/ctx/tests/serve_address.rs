@@ -145,7 +145,7 @@ fn up_takes_a_configuration_file_and_says_what_to_do_with_others() {
 
     ----- stderr -----
     error: two/docs/b.md is a file, and a workspace is a folder
-    hint: name the folder that it is in, two/docs, or a configuration with `--config`
+    hint: name its folder, two/docs, or a configuration with `--config`
     ");
     assert!(!w.path("two/docs/ctx.toml").exists());
     ctx_snapshot!(w.ctx("up nowhere"), @r"
@@ -154,7 +154,7 @@ fn up_takes_a_configuration_file_and_says_what_to_do_with_others() {
 
     ----- stderr -----
     error: there is no folder nowhere
-    hint: name one that is there; without a name it is the folder that you are in
+    hint: name an existing folder; the default is the working directory
     ");
     w.ctx("up nowhere/ctx.toml").code(2).stderr_contains("there is no configuration file nowhere/ctx.toml");
 }

@@ -143,11 +143,11 @@ fn a_folder_that_may_not_be_written_can_be_searched_and_a_sync_says_why_it_canno
     exit_code: 1
     ----- stdout -----
     ✗ configuration: runs are not recorded: cannot use [DATA]/state.sqlite: attempt to write a readonly database
-        hint: the rest works without it
+        hint: everything else works without it
     ✗ store: it can be read but not written
         hint: check the permissions of its folder
-    ✓ keyword index: sound and up to date
-    ✓ embeddings: none are made; documents are found by their words
+    ✓ keyword index: intact and up to date
+    ✓ embeddings: disabled; search is by keywords only
     ✓ filesystem:docs: 3 documents, synced [TIME]
 
     ----- stderr -----

@@ -214,7 +214,7 @@ fn what_may_be_several_documents_is_answered_with_all_of_them() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `same.md` may mean any of 2 documents
+    error: `same.md` is ambiguous: 2 documents match
     hint: [ID]  filesystem:a:same.md
     hint: [ID]  filesystem:b:same.md
     ");
@@ -224,7 +224,8 @@ fn what_may_be_several_documents_is_answered_with_all_of_them() {
     // IDs are derived from names, so these share a prefix on every machine.
     let w = TestWorkspace::new().file("docs/note-99.md", "harbour").file("docs/note-168.md", "anchor");
     w.ctx("sync").success();
-    let several = w.ctx("get d6e1").code(2).stderr_contains("error: `d6e1` may mean any of 2 documents\n");
+    let several =
+        w.ctx("get d6e1").code(2).stderr_contains("error: `d6e1` is ambiguous: 2 documents match\n");
     assert!(
         several.stderr.contains("hint: d6e1577c-7a6b-5762-a1e2-14b50409a38b  filesystem:docs:note-168.md\n"),
         "{}",

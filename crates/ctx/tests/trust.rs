@@ -72,7 +72,7 @@ fn untrusted_sections_are_left_out_and_the_rest_works() {
 
     ----- stderr -----
     warning: [ROOT]/ctx.toml is not trusted, so this is left out: connectors.script.notes (notes.lua)
-    hint: `ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)
+    hint: `ctx trust --show` lists what it requests; `ctx trust` allows it (without a terminal: `--trust` or CTX_TRUST=1)
     ");
     w.ctx("sync script:notes")
         .code(1)
@@ -82,7 +82,7 @@ fn untrusted_sections_are_left_out_and_the_rest_works() {
     let list = w.ctx("tool list").success().stderr_contains("is not trusted");
     assert!(!list.stdout.contains("greet"), "{}", list.stdout);
     w.ctx("doctor").code(1).stdout_contains(
-        "✗ trust: not given, so these are left out: connectors.script.notes, tools.script.greet",
+        "✗ trust: these sections are not trusted and left out: connectors.script.notes, tools.script.greet",
     );
 }
 
@@ -105,7 +105,7 @@ fn what_is_configured_and_not_trusted_is_not_called_missing() {
 
     ----- stderr -----
     warning: [ROOT]/ctx.toml is not trusted, so this is left out: apis.pets (https://pets.example/openapi.json), mcp_servers.files (no-such-program)
-    hint: `ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)
+    hint: `ctx trust --show` lists what it requests; `ctx trust` allows it (without a terminal: `--trust` or CTX_TRUST=1)
     2 upstreams are configured, but the workspace is not trusted; `ctx trust` allows them
     ");
     let listed = w.ctx("upstream list --json").success().json();
@@ -186,7 +186,7 @@ fn trust_lasts_until_something_else_is_wanted() {
     ctx_snapshot!(w.ctx("trust"), @r"
     exit_code: 0
     ----- stdout -----
-    [ROOT]/ctx.toml is trusted; it wants:
+    [ROOT]/ctx.toml is trusted; it requests:
     ✓  [connectors.script.notes]  notes.lua
     ✓  [tools.script.greet]  greet.lua
 
@@ -231,7 +231,7 @@ fn a_script_that_a_pull_changed_asks_again_and_an_edit_does_not() {
     git(&theirs, &["commit", "-q", "-a", "-m", "y"]);
     git(w.root(), &["pull", "-q"]);
     server.wait_for("greet.lua is no longer what was trusted");
-    assert_eq!(answer(&server), "mine", "the version before it stays");
+    assert_eq!(answer(&server), "mine", "the previous version stays in use");
     w.ctx("tool list").success().stderr_contains("tools.script.greet (greet.lua)");
     w.ctx("trust").success();
     wait_until("it is loaded", || answer(&server) == "evil");
@@ -339,7 +339,9 @@ fn a_configuration_that_is_a_symlink_does_not_inherit_the_trust_of_its_target() 
     std::fs::create_dir(w.path("evil")).unwrap();
     std::os::unix::fs::symlink("../ctx.toml", w.path("evil/ctx.toml")).unwrap();
     w.write("evil/greet.lua", greeting("evil"));
-    w.shell("cd evil && ctx tool list").code(2).stderr_contains("is a link that leads out of its folder");
+    w.shell("cd evil && ctx tool list")
+        .code(2)
+        .stderr_contains("is a symbolic link to a file outside its folder");
     // The folder of the file is part of its identity, too.
     std::fs::create_dir(w.path("third")).unwrap();
     w.write("real/.ctx/config.toml", CONFIG);
@@ -347,7 +349,9 @@ fn a_configuration_that_is_a_symlink_does_not_inherit_the_trust_of_its_target() 
     w.shell("cd real && ctx trust").success();
     std::os::unix::fs::symlink("../real/.ctx", w.path("third/.ctx")).unwrap();
     w.write("third/greet.lua", greeting("evil"));
-    w.shell("cd third && ctx tool list").code(2).stderr_contains("is a link that leads out of its folder");
+    w.shell("cd third && ctx tool list")
+        .code(2)
+        .stderr_contains("is a symbolic link to a file outside its folder");
 }
 
 #[test]

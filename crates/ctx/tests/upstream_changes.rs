@@ -46,7 +46,7 @@ fn a_changed_definition_is_shown_refused_and_accepted() {
     let w = with_upstream(&other, "changes = \"ask\"");
     w.ctx("upstream accept the-other")
         .code(1)
-        .stderr_contains("nothing is known of the tools of the-other yet");
+        .stderr_contains("the tools of the-other have not been listed yet");
     w.ctx("exec greet.lua").success();
     assert_eq!(w.ctx("upstream list --json").success().json()["upstreams"][0]["changes"], Value::Null);
     w.ctx("upstream accept the-other").success();

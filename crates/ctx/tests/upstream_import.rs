@@ -46,14 +46,14 @@ fn servers_of_an_editor_are_added_and_all_else_stays() {
     transport = "sse"
 
     ----- stderr -----
-    kept is left out: there is a [mcp_servers.kept] already, which stays as it is
+    kept is left out: there is a [mcp_servers.kept] already, which is not changed
     off is left out: it is disabled
     ctx-notes is left out: it is ctx itself
     here is left out: it is ctx itself
-    ctx is left out: the name `ctx` is taken by what is built in; give it another
+    ctx is left out: the name `ctx` is reserved for a built-in; choose another name
     wrong is left out: `url` must begin with https:// or http://
-    git_hub is left out: scripts could not tell it from `git-hub`
-    warning: git-hub: not taken, since it means nothing here: alwaysAllow
+    git_hub is left out: in scripts it would have the same name as `git-hub`
+    warning: git-hub: not imported, ctx has no such setting: alwaysAllow
     warning: docs: the editor asks for `team-key`; set the variable TEAM_KEY instead
     warning: docs: needs the variable TEAM_KEY, which is not set
     hint: git-hub: `env.GITHUB_TOKEN` looks like a secret; "${GITHUB_TOKEN}" takes it from the environment instead
@@ -134,8 +134,8 @@ fn the_servers_of_codex_are_added_and_what_is_left_out_is_named() {
 
     ----- stderr -----
     off is left out: it is disabled
-    warning: files: not taken: startup_timeout_sec; `upstream_start_timeout` in [limits] is for all servers together
-    warning: files: not taken, since it means nothing here: required
+    warning: files: not imported: startup_timeout_sec; `upstream_start_timeout` in [limits] applies to all servers
+    warning: files: not imported, ctx has no such setting: required
     warning: files: needs the variable LANG, which is not set
     warning: issues: needs the variable ISSUES_KEY, which is not set
     hint: files: `env.API_TOKEN` looks like a secret; "${API_TOKEN}" takes it from the environment instead

@@ -184,9 +184,9 @@ fn servers_of_a_configuration_that_was_found_are_not_started() {
 
     ----- stderr -----
     warning: [ROOT]/ctx.toml is not trusted, so this is left out: mcp_servers.evil (touch started)
-    hint: `ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)
+    hint: `ctx trust --show` lists what it requests; `ctx trust` allows it (without a terminal: `--trust` or CTX_TRUST=1)
     ");
-    w.ctx("upstream test evil").code(1).stderr_contains("[mcp_servers.evil] may not be used");
+    w.ctx("upstream test evil").code(1).stderr_contains("[mcp_servers.evil] is not trusted");
     assert!(!w.path("started").exists());
     w.ctx("trust").success();
     w.ctx("exec script.lua").success();

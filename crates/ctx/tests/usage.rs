@@ -30,7 +30,7 @@ fn a_folder_that_is_no_workspace_is_told_apart_from_a_file_that_is_missing() {
 
     ----- stderr -----
     error: there is no workspace here
-    hint: `ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it
+    hint: `ctx init` creates one in this folder; `ctx up DIR` creates one in DIR and serves it
     ");
     ctx_snapshot!(w.ctx("-c nowhere.toml sync"), @r"
     exit_code: 2
@@ -43,7 +43,7 @@ fn a_folder_that_is_no_workspace_is_told_apart_from_a_file_that_is_missing() {
     exit_code: 1
     ----- stdout -----
     ✗ configuration: there is no workspace here
-        hint: `ctx init` makes one of this folder; `ctx up DIR` makes one of DIR and serves it
+        hint: `ctx init` creates one in this folder; `ctx up DIR` creates one in DIR and serves it
 
     ----- stderr -----
     error: 1 of 1 checks failed

@@ -179,7 +179,8 @@ pub(crate) fn configuration_file(config: &Config) -> String {
 #[async_trait]
 impl Operation for CheckWorkspace {
     const NAME: &'static str = "doctor";
-    const DESCRIPTION: &'static str = "Check configuration, store, index, embeddings, sources, scripts and upstream servers, and say what to do.";
+    const DESCRIPTION: &'static str =
+        "Check configuration, store, index, embeddings, sources, scripts and upstreams, and suggest fixes.";
     // Not read-only: a damaged index is rebuilt, and upstreams are connected.
     const ANNOTATIONS: Annotations = REWRITES_DERIVED_DATA;
     type Request = CheckWorkspaceRequest;

@@ -56,7 +56,7 @@ impl Operation for ForgetSource {
             let error = ToolError::bad_request(format!(
                 "`{source}` is configured, so the next sync would bring it back"
             ));
-            return Err(with_hints(error, ["take its section out of ctx.toml first".to_owned()]));
+            return Err(with_hints(error, ["remove its section from ctx.toml first".to_owned()]));
         }
         let (kind, own_name) = source.split_once(':').unwrap_or((&source, ""));
         let name = SourceName::new(kind, own_name);

@@ -168,12 +168,12 @@ pub(crate) async fn call_with<O: Operation>(
 ) -> Result<O::Response, OperationError> {
     let name = ToolName::new(BuiltinProvider::Admin.identifier(), Identifier::sanitize(O::NAME)).to_string();
     let arguments = serde_json::to_value(request)
-        .map_err(|error| ToolError::internal("the request has no JSON", error))
+        .map_err(|error| ToolError::internal("cannot serialize the request", error))
         .map_err(OperationError)?;
     let output = Catalog::call(&name, arguments, call).await;
     let answer = output.and_then(|output| {
         serde_json::from_value(output.value)
-            .map_err(|error| ToolError::internal("the answer cannot be read", error))
+            .map_err(|error| ToolError::internal("cannot deserialize the result", error))
     });
     answer.map_err(OperationError)
 }
@@ -212,7 +212,7 @@ impl<O: Operation> Tool for OperationTool<O> {
             .map_err(|error| ToolError::bad_request(error.to_string()))?;
         let answer = self.operation.run(request, call).await?;
         let value = serde_json::to_value(answer)
-            .map_err(|error| ToolError::internal("the answer has no JSON", error))?;
+            .map_err(|error| ToolError::internal("cannot serialize the result", error))?;
         Ok(Output::from(value))
     }
 }

@@ -75,7 +75,8 @@ impl Operation for ShowRun {
         let prefix = id.clone();
         let tree = move || state.find_run(&prefix)?.map(|id| state.run_tree(id)).transpose();
         let runs = read_store(tree).await?;
-        let missing = || ToolError::not_found(format!("no single run has an id that begins with `{id}`"));
+        let missing =
+            || ToolError::not_found(format!("no run, or more than one, has an id that begins with `{id}`"));
         Ok(RunList { runs: runs.ok_or_else(missing)? })
     }
 }

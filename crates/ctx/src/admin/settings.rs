@@ -44,7 +44,7 @@ pub(crate) struct SettingList {
 impl Operation for ShowSettings {
     const NAME: &'static str = "settings";
     const DESCRIPTION: &'static str =
-        "Show every setting in effect, and where it was said. Secrets are masked.";
+        "Show every setting in effect, and where it is set. Secrets are masked.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ShowSettingsRequest;
     type Response = SettingList;

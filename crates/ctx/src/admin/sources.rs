@@ -67,7 +67,7 @@ impl ListedSource {
 #[async_trait]
 impl Operation for ListSources {
     const NAME: &'static str = "list_sources";
-    const DESCRIPTION: &'static str = "List sources and how they are doing.";
+    const DESCRIPTION: &'static str = "List sources with their health, schedule and last sync.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Request = ListSourcesRequest;
     type Response = SourceList;

@@ -106,7 +106,7 @@ impl SourceOutcome {
         match (self.report, self.failure) {
             (_, Some(failure)) => Err(failure.into()),
             (Some(report), None) => Ok(report),
-            (None, None) => Err(CommandError::new(format!("{}: nothing is known of its sync", self.source))),
+            (None, None) => Err(CommandError::new(format!("{}: the sync returned no result", self.source))),
         }
     }
 }

@@ -149,7 +149,7 @@ async fn a_cancelled_sync_answers_that_it_was_interrupted() {
     let error = synced.remove(0).into_result().unwrap_err();
     assert_eq!(error.exit, Exit::Interrupted);
     assert_eq!(error.messages, ["filesystem:docs: interrupted; what was read so far is kept"]);
-    assert_eq!(error.hints, ["run the command again to go on"]);
+    assert_eq!(error.hints, ["run the command again to continue"]);
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn only_a_source_that_is_not_configured_any_more_can_be_forgotten() {
         error_parts(run::<ForgetSource>(&workspace, forget("filesystem:docs")).await.unwrap_err());
     assert_eq!((kind, exit), (ErrorKind::BadRequest, Exit::Usage));
     assert_eq!(message, "`filesystem:docs` is configured, so the next sync would bring it back");
-    assert_eq!(hints, ["take its section out of ctx.toml first"]);
+    assert_eq!(hints, ["remove its section from ctx.toml first"]);
     workspace.close();
     drop(workspace);
 
@@ -212,7 +212,7 @@ async fn an_upstream_that_cannot_be_reached_is_listed_with_its_error_and_fails_i
         error_parts(run::<TestUpstream>(&workspace, test("shpo")).await.unwrap_err());
     assert_eq!((kind, exit), (ErrorKind::BadRequest, Exit::Usage));
     assert_eq!(message, "there is no server `shpo` in [mcp_servers]");
-    assert_eq!(hints, ["`ctx upstream list` shows those that are there", "did you mean the API `shop`?"]);
+    assert_eq!(hints, ["`ctx upstream list` lists the configured ones", "did you mean the API `shop`?"]);
     workspace.end_processes().await;
 }
 
@@ -227,7 +227,7 @@ async fn an_untrusted_upstream_is_listed_and_may_not_be_used() {
     let refused =
         run::<TestUpstream>(&workspace, TestUpstreamRequest { name: "files".to_owned() }).await.unwrap_err();
     let (kind, _, message, hints) = error_parts(refused);
-    assert_eq!((kind, message.as_str()), (ErrorKind::Forbidden, "[mcp_servers.files] may not be used"));
+    assert_eq!((kind, message.as_str()), (ErrorKind::Forbidden, "[mcp_servers.files] is not trusted"));
     assert!(hints[0].contains("ctx trust"), "{hints:?}");
     workspace.end_processes().await;
 }
@@ -239,7 +239,7 @@ async fn definitions_that_were_never_seen_cannot_be_accepted() {
     let catalog = Admin::of_config(&Arc::new(config)).into_catalog();
     let accept = |name: &str| AcceptUpstreamRequest { name: name.to_owned() };
     let unknown = call::<AcceptUpstream>(catalog.clone(), accept("files")).await.unwrap_err();
-    assert_eq!(error_parts(unknown).2, "nothing is known of the tools of files yet");
+    assert_eq!(error_parts(unknown).2, "the tools of files have not been listed yet");
     let missing = call::<AcceptUpstream>(catalog, accept("flies")).await.unwrap_err();
     let (kind, exit, message, hints) = error_parts(missing);
     assert_eq!((kind, exit), (ErrorKind::BadRequest, Exit::Usage));

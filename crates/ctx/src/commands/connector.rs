@@ -156,7 +156,7 @@ impl ScanSummary {
             parts.push(format!("{} deleted", self.deleted));
         }
         if !self.unreadable.is_empty() {
-            parts.push(format!("{} that cannot be used", self.unreadable.len()));
+            parts.push(format!("{} unusable", self.unreadable.len()));
         }
         parts.join(", ")
     }

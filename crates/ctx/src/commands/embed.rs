@@ -69,12 +69,12 @@ impl Embed {
         let unreadable = stats.vectors.as_ref().map(stats::unreadable_text).unwrap_or_default();
         output.print_result(&filled, || match filled.complete {
             true => format!(
-                "made {}; every document has all of its vectors{unreadable}",
-                count(filled.made, "vector")
+                "computed {}; every document is embedded{unreadable}",
+                count(filled.made, "embedding")
             ),
             false => format!(
-                "made {}; {} still wait; run the command again",
-                count(filled.made, "vector"),
+                "computed {}; {} not embedded yet; run the command again",
+                count(filled.made, "embedding"),
                 count(pending, "document")
             ),
         })
@@ -99,12 +99,11 @@ pub(crate) async fn fill(
     };
     let filled = tokio::task::spawn_blocking(filling)
         .await
-        .map_err(|error| CommandError::new(format!("making vectors failed: {error}")))??;
+        .map_err(|error| CommandError::new(format!("cannot compute embeddings: {error}")))??;
     if filled.complete || !cancellation.is_cancelled() {
         return Ok(filled);
     }
-    let made = count(filled.made, "vector");
-    let error = CommandError::new(format!("interrupted; {made} made, and kept"));
-    Err(CommandError { exit: Exit::Interrupted, ..error }
-        .hint("`ctx embed pending` goes on where this stopped"))
+    let made = count(filled.made, "embedding");
+    let error = CommandError::new(format!("interrupted; {made} computed and stored"));
+    Err(CommandError { exit: Exit::Interrupted, ..error }.hint("`ctx embed pending` continues from here"))
 }

@@ -56,7 +56,7 @@ fn run(knowledge: &Knowledge, shutdown: &CancellationToken) {
             }
             Err(error) => {
                 tracing::warn!(
-                    "vectors cannot be made: {}; trying again in {} s",
+                    "cannot compute embeddings: {}; retrying in {} s",
                     error_chain(&error),
                     retry.as_secs()
                 );
@@ -77,11 +77,11 @@ fn fill_once(knowledge: &Knowledge, shutdown: &CancellationToken) -> Result<(), 
     let filled = knowledge.fill(Effort::Low, shutdown, &|progress| {
         if progress.done >= logged.get() + LOG_EVERY {
             logged.set(progress.done);
-            tracing::info!("{} of {} vectors are made", progress.done, progress.chunks);
+            tracing::info!("computed {} of {} embeddings", progress.done, progress.chunks);
         }
     })?;
     if filled.complete && filled.made > 0 {
-        tracing::info!("{} vectors were made; every document has all of its own", filled.made);
+        tracing::info!("computed {} embeddings; every document is embedded", filled.made);
     }
     Ok(())
 }
@@ -90,6 +90,6 @@ fn fill_once(knowledge: &Knowledge, shutdown: &CancellationToken) -> Result<(), 
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(NICENESS) {
-        tracing::debug!(%error, "the priority stays as it is");
+        tracing::debug!(%error, "cannot lower the thread's priority");
     }
 }

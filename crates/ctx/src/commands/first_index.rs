@@ -96,9 +96,7 @@ fn confirm(
     match output.confirm(&format!("{description}\nindex it? [y/N] ")) {
         Some(true) => Ok(()),
         Some(false) => Err(CommandError::new("nothing was indexed").hint(NARROW_HINT)),
-        None => {
-            Err(CommandError::usage(description).hint("`--yes` indexes it all the same").hint(NARROW_HINT))
-        }
+        None => Err(CommandError::usage(description).hint("`--yes` indexes it anyway").hint(NARROW_HINT)),
     }
 }
 
@@ -115,7 +113,7 @@ fn special_folder(path: &Path) -> Option<&'static str> {
     let home = canonical(std::env::home_dir().filter(|home| home.is_absolute())?);
     match home.strip_prefix(&path) {
         Ok(rest) if rest.as_os_str().is_empty() => Some("is your home folder"),
-        Ok(_) => Some("holds your home folder"),
+        Ok(_) => Some("contains your home folder"),
         Err(_) => None,
     }
 }

@@ -257,7 +257,7 @@ impl FolderContents {
         let line = (!parts.is_empty()).then(|| format!("not indexed: {}", parts.join("; ")));
         let Some(examined) = self.cut_at else { return line };
         let examined = group_digits(examined as u64);
-        let cut = format!("more than {examined} files: only the first {examined} were looked at");
+        let cut = format!("more than {examined} files: only the first {examined} were examined");
         Some(line.map_or_else(|| cut.clone(), |line| format!("{cut}; of those {line}")))
     }
 }
@@ -268,7 +268,7 @@ fn shown_kinds(kinds: &BTreeMap<String, usize>) -> String {
     sorted.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
     let more = if sorted.len() > KINDS_SHOWN { ", …" } else { "" };
     let shown = sorted.iter().take(KINDS_SHOWN).map(|(kind, files)| match kind.as_str() {
-        "" => format!("{} without an ending", count(**files as u64, "file")),
+        "" => format!("{} without an extension", count(**files as u64, "file")),
         kind => format!("{files} {kind}"),
     });
     format!("{}{more}", shown.collect::<Vec<_>>().join(", "))
@@ -346,8 +346,8 @@ mod tests {
         assert_eq!(
             contents.left_out_line().unwrap(),
             "not indexed: 1 .png (no known text format); 1 .log (logs and data); 1 .json (large data); 1 .min.js, 1 \
-             node_modules/, 1 package-lock.json (generated); 1 file without an ending (unknown format); 1 .txt (larger \
-             than `limits.document_bytes`): `include_globs` and `exclude_globs` in ctx.toml decide; 1 secret file \
+             node_modules/, 1 package-lock.json (generated); 1 file without an extension (unknown format); 1 .txt \
+             (larger than `limits.document_bytes`): `include_globs` and `exclude_globs` in ctx.toml decide; 1 secret file \
              (`include_sensitive_globs` decides)"
         );
     }

@@ -45,7 +45,7 @@ async fn get(workspace: &Workspace, name: &str) -> CommandResult<Value> {
 
 fn ambiguous(name: &str, candidates: &[NamedDocument]) -> CommandError {
     let matches = candidates.len();
-    let mut error = CommandError::usage(format!("`{name}` may mean any of {matches} documents"));
+    let mut error = CommandError::usage(format!("`{name}` is ambiguous: {matches} documents match"));
     for candidate in candidates.iter().take(CANDIDATES_SHOWN) {
         error = error.hint(format!("{}  {}", candidate.id, candidate.full_name));
     }

@@ -30,7 +30,7 @@ impl Init {
         let output = global.output();
         if global.names_config() {
             return Err(CommandError::usage(
-                "`ctx init` makes a configuration; it takes a folder, not `--config`",
+                "`ctx init` creates a configuration file; it takes a folder, not `--config`",
             ));
         }
         let directory = match self.directory {
@@ -51,7 +51,7 @@ impl Init {
                 "created {shown}\n{}next: `ctx sync`, then `ctx search WORDS` or `ctx serve mcp`",
                 new.contents.left_out_line().map_or_else(String::new, |line| format!("{line}\n"))
             ),
-            None => format!("{shown} is there already; nothing was changed"),
+            None => format!("{shown} already exists; nothing was changed"),
         })
     }
 }
@@ -98,13 +98,11 @@ fn not_a_folder(path: &Path) -> CommandError {
     let shown = path.display();
     if !path.is_file() {
         return CommandError::usage(format!("there is no folder {shown}"))
-            .hint("name one that is there; without a name it is the folder that you are in");
+            .hint("name an existing folder; the default is the working directory");
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    CommandError::usage(format!("{shown} is a file, and a workspace is a folder")).hint(format!(
-        "name the folder that it is in, {}, or a configuration with `--config`",
-        folder.display()
-    ))
+    CommandError::usage(format!("{shown} is a file, and a workspace is a folder"))
+        .hint(format!("name its folder, {}, or a configuration with `--config`", folder.display()))
 }
 
 /// The text of a configuration file for these folder contents.
@@ -117,7 +115,7 @@ fn config_text(contents: &FolderContents) -> String {
 root = "."
 # Which files are read. Ignore files (.gitignore) are honoured as well.
 include_globs = [{include}]
-# Which of those are not: what programs generate, and large files of data.
+# Which of those are not: generated files and large data files.
 exclude_globs = [{exclude}]
 # Files that usually hold secrets (.env, private keys …) are never read, unless they are named here.
 # include_sensitive_globs = ["certs/*.pem"]
@@ -127,7 +125,7 @@ exclude_globs = [{exclude}]
 
 [server]
 # bind = "127.0.0.1:7331"
-# To serve others than this machine, bind another address and set a token:
+# To accept connections from other machines, bind another address and set a token:
 # token = "${{CTX_TOKEN}}"
 "#,
         include = string_list(&contents.include_globs()),

@@ -104,8 +104,8 @@ fn secret_files() -> String {
 
 fn lua() -> String {
     let mut text = format!(
-        "{NOTICE}\n# What scripts can call\n\nBesides the language ([Luau](https://luau.org)), in its own types. Which \
-         kinds of script see what is told in the [guide](../guide/tools.md#what-a-script-can-use).\n"
+        "{NOTICE}\n# What scripts can call\n\nBesides the language ([Luau](https://luau.org)), in its own types. The \
+         [guide](../guide/tools.md#what-a-script-can-use) lists which kinds of script can use which.\n"
     );
     for (name, types) in ctx_luau::api_types() {
         text.push_str(&format!("\n## `{name}`\n\n```lua\n{}\n```\n", types.trim_end()));

@@ -230,7 +230,7 @@ async fn sync_one(catalog: Arc<Catalog>, name: &SourceName, stop: &CancellationT
     let call = Call::new(catalog, Caller::Cli).with_cancellation(stop);
     let request = SyncSourcesRequest { sources: vec![name.to_string()], ..SyncSourcesRequest::default() };
     let synced = admin::call_with::<SyncSources>(call, request).await?.sources.into_iter().next();
-    let missing = || CommandError::new(format!("{name}: nothing is known of its sync"));
+    let missing = || CommandError::new(format!("{name}: the sync returned no result"));
     synced.map_or_else(|| Err(missing()), SourceOutcome::into_result)
 }
 

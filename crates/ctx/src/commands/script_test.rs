@@ -259,7 +259,7 @@ pub(super) fn parse_arguments(
     let mut arguments = match whole.map(serde_json::from_str::<Map<String, Value>>) {
         None => Map::new(),
         Some(Ok(arguments)) => arguments,
-        Some(Err(error)) => return Err(CommandError::usage(format!("that is no JSON object: {error}"))),
+        Some(Err(error)) => return Err(CommandError::usage(format!("not a JSON object: {error}"))),
     };
     for (name, text) in single {
         let value = coerce(&text, &schema["properties"][&name]["type"]);

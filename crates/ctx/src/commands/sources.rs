@@ -91,7 +91,7 @@ fn freshness(source: &ListedSource) -> String {
     let modes: Vec<String> = watched.into_iter().chain(every).collect();
     match (source.status.configured, modes.is_empty()) {
         (false, _) => String::new(),
-        (true, true) => "by hand".to_owned(),
+        (true, true) => "manual".to_owned(),
         (true, false) => modes.join(", "),
     }
 }

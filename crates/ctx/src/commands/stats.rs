@@ -41,7 +41,7 @@ pub(crate) fn unreadable_text(stats: &VectorStats) -> String {
     };
     let name = format!("{}:{}", first.source, first.source_id);
     let chunks = count(stats.unreadable_chunks, "chunk");
-    format!(", none for {chunks} that the model refuses, in {name}{more}: {}", first.reason)
+    format!(", none for {chunks} that the model rejects, in {name}{more}: {}", first.reason)
 }
 
 fn as_text(stats: &KnowledgeStats) -> String {
@@ -93,12 +93,12 @@ mod tests {
         stats.unreadable = vec![document.clone()];
         stats.unreadable_chunks = 1;
         let expected =
-            "7 of openai:m, none for 1 chunk that the model refuses, in filesystem:docs:a.md: too rude";
+            "7 of openai:m, none for 1 chunk that the model rejects, in filesystem:docs:a.md: too rude";
         assert_eq!(vectors_text(&stats), expected);
         stats.unreadable.push(document);
         stats.unreadable_chunks = 3;
         let expected =
-            "none for 3 chunks that the model refuses, in filesystem:docs:a.md and 1 other document";
+            "none for 3 chunks that the model rejects, in filesystem:docs:a.md and 1 other document";
         assert!(vectors_text(&stats).contains(expected), "{}", vectors_text(&stats));
     }
 }

@@ -144,7 +144,7 @@ async fn watch(
         }
         let watch = workspace.knowledge.can_watch(name);
         if !watch && every.is_none() {
-            output.say(&format!("{name} cannot be watched; with an `every` it would be synced on schedule"));
+            output.say(&format!("{name} cannot be watched; set `every` to sync it on a schedule"));
             continue;
         }
         refreshes.push(SourceRefresh::after_sync(
@@ -174,7 +174,7 @@ async fn embed_after_sync(
     match knowledge.fill_mode() {
         Some(FillMode::Wait) if knowledge.lacks_vectors()? => {
             let filled = embed::fill(workspace, cancellation, *output).await?;
-            output.say(&format!("made {}", count(filled.made, "vector")));
+            output.say(&format!("computed {}", count(filled.made, "embedding")));
         }
         Some(FillMode::Behind) => {
             let embedding = {
@@ -189,7 +189,8 @@ async fn embed_after_sync(
             let stats = knowledge.stats()?.vectors.filter(|vectors| vectors.pending_documents > 0);
             if let Some(vectors) = stats {
                 output.say(&format!(
-                    "vectors of {} are missing for {}: a server makes them while it runs, `ctx embed pending` does it now",
+                    "embeddings of {} are missing for {}: a running server computes them, \
+                     `ctx embed pending` does so now",
                     vectors.model,
                     count(vectors.pending_documents, "document")
                 ));
@@ -281,7 +282,7 @@ pub(crate) fn summary(report: &SyncReport) -> String {
         described_parts.push(count(report.warning_count, "warning"));
     }
     if described_parts.is_empty() {
-        described_parts.push("nothing there".to_owned());
+        described_parts.push("no documents found".to_owned());
     }
     format!("{}: {}", report.source, described_parts.join(", "))
 }

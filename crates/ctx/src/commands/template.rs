@@ -82,7 +82,7 @@ fn checked_name(template: &Template, name: &str) -> CommandResult<String> {
         || !name.chars().all(is_allowed)
         || name.starts_with('-')
     {
-        return Err(CommandError::usage(format!("`{name}` cannot be the name of a script"))
+        return Err(CommandError::usage(format!("`{name}` is not a valid script name"))
             .hint("letters, digits, `-` and `_`, like `post-slack`"));
     }
     // Scripts call tools by name, so a tool's name must be an identifier. Agents and sources keep the given name.
@@ -91,7 +91,7 @@ fn checked_name(template: &Template, name: &str) -> CommandResult<String> {
     }
     let key = Identifier::sanitize(name).to_string();
     if RESERVED_NAMES.contains(&key.as_str()) {
-        return Err(CommandError::usage(format!("`{name}` is the name of something that is built in")));
+        return Err(CommandError::usage(format!("`{name}` is reserved for a built-in")));
     }
     Ok(key)
 }
@@ -103,7 +103,7 @@ fn create_file(path: &Path, shown: &str, text: &str) -> CommandResult {
     }
     let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(CommandError::usage(format!("{shown} is there already; nothing was changed")));
+            return Err(CommandError::usage(format!("{shown} already exists; nothing was changed")));
         }
         opened => opened.map_err(failed)?,
     };

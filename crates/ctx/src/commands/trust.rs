@@ -46,8 +46,8 @@ impl Trust {
         let answer = json!({"config": path, "state": state, "wants": requests.collect::<Vec<_>>()});
         output.print_result(&answer, || {
             let description = match config.trust_requests.is_empty() {
-                true => "it wants nothing beyond its own folder".to_owned(),
-                false => format!("it wants:\n{}", trust::checklist(&config.trust_requests, &trusted)),
+                true => "it requests nothing beyond its own folder".to_owned(),
+                false => format!("it requests:\n{}", trust::checklist(&config.trust_requests, &trusted)),
             };
             format!("{} is {state}; {description}", path.display())
         })

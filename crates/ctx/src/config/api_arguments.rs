@@ -71,7 +71,7 @@ pub(crate) fn split_name_and_spec(argument: &str) -> Result<(String, &str), Stri
     }
     let name = match name {
         Some(name) => name.to_owned(),
-        None => derive_name(spec).ok_or("it has no name to go by: write name=PATH or name=URL")?,
+        None => derive_name(spec).ok_or("no name can be derived from it: write name=PATH or name=URL")?,
     };
     Ok((name, spec))
 }
@@ -155,7 +155,7 @@ pub(super) fn apply_auth(
             return Err(problem(format!("the variable {variable} is not set, which `{target}` needs")));
         };
         let Some(ConfigNode::Table(section)) = apis.get_mut(&name) else {
-            return Err(problem(format!("`{}` is no section", api_section(&name))));
+            return Err(problem(format!("`{}` is not a section", api_section(&name))));
         };
         let is_duplicate = |(other, one): &(String, Option<String>)| {
             *other == name && (*one == scheme || one.is_none() || scheme.is_none())

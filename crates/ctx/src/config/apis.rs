@@ -206,8 +206,8 @@ impl Config {
             for (key, variable) in section.unset_variables() {
                 let position = self.message_prefix(&[GROUP, section_name, "auth_env"]);
                 warnings.push(format!(
-                    "{position}`{GROUP}.{section_name}.{key}` names the variable {variable}, which is not set: there are no \
-                     credentials of that for `{section_name}`"
+                    "{position}`{GROUP}.{section_name}.{key}` names the variable {variable}, which is not set: \
+                     `{section_name}` is called without these credentials"
                 ));
             }
             if !may_run(&api_section(section_name)) {

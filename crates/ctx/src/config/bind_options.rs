@@ -36,7 +36,7 @@ impl BindOptions {
             return Err(format!("`--bind` takes an address; write `--port {host}` for a port"));
         }
         if typed_port.is_some() && self.port.is_some() {
-            return Err("`--bind` and `--port` say two ports; leave out one".to_owned());
+            return Err("`--bind` and `--port` both contain a port; leave out one".to_owned());
         }
         Ok(match self.port.or(typed_port).or(configured_port) {
             Some(port) => format!("{host}:{port}"),

@@ -47,7 +47,7 @@ fn unknown_key_problem(path: &str, key: &str, known: Vec<&str>, origin: Option<&
     let position = origin.map_or_else(String::new, |origin| format!("{origin}: "));
     let help = match nearest(key, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("known here: {}", known.join(", ")),
+        None => format!("known keys: {}", known.join(", ")),
     };
     format!("{position}unknown key `{path}`; {help}")
 }

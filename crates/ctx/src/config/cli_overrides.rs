@@ -79,7 +79,7 @@ impl CliOverrides {
             if self.apis[..index].iter().any(|other| other.name == api.name) {
                 let name = &api.name;
                 return Err(ConfigError::one(format!(
-                    "two APIs are called `{name}`; write name=PATH or name=URL"
+                    "two APIs have the name `{name}`; write name=PATH or name=URL"
                 )));
             }
             replace("apis", &api.name, "typed", &api.section());

@@ -39,8 +39,8 @@ pub(super) fn isolate(user: &mut ConfigTable, workspace: &ConfigTable, warnings:
         && !workspace_sets("api_key")
     {
         warnings.push(
-            "your own `embedding.api_key` is not used: the workspace says where to send texts, and your key goes only \
-             to an address that your own configuration names"
+            "your own `embedding.api_key` is not used: the workspace sets `embedding.provider` or \
+             `embedding.url`, and your key is sent only to a URL from your own configuration"
                 .to_owned(),
         );
     }

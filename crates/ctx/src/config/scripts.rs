@@ -36,7 +36,7 @@ pub(crate) const SECTION_KINDS: &[SectionKind] = &[
     SectionKind {
         group: "connectors",
         kind: "script",
-        summary: "What a Lua script brings in. Keys that are not listed here are the script's `config`.",
+        summary: "A connector written in Lua. Keys that are not listed here are the script's `config`.",
         allows_other_keys: true,
         schema: json_schema::<ConnectorSection>,
         check: check::<ConnectorSection>,
@@ -44,7 +44,7 @@ pub(crate) const SECTION_KINDS: &[SectionKind] = &[
     SectionKind {
         group: "tools",
         kind: "script",
-        summary: "A tool made of a Lua script. Keys that are not listed here are the script's `context.config`.",
+        summary: "A tool written in Lua. Keys that are not listed here are the script's `context.config`.",
         allows_other_keys: true,
         schema: json_schema::<ToolSection>,
         check: check::<ToolSection>,
@@ -52,7 +52,7 @@ pub(crate) const SECTION_KINDS: &[SectionKind] = &[
     SectionKind {
         group: "agents",
         kind: "inline",
-        summary: "An agent that is written down here.",
+        summary: "An agent that is defined in ctx.toml.",
         allows_other_keys: false,
         schema: json_schema::<InlineAgentSection>,
         check: check::<InlineAgentSection>,
@@ -60,7 +60,7 @@ pub(crate) const SECTION_KINDS: &[SectionKind] = &[
     SectionKind {
         group: "agents",
         kind: "script",
-        summary: "An agent made of a Lua script. Keys that are not listed here are the script's `config`.",
+        summary: "An agent written in Lua. Keys that are not listed here are the script's `config`.",
         allows_other_keys: true,
         schema: json_schema::<AgentSection>,
         check: check::<AgentSection>,
@@ -186,9 +186,7 @@ impl TryFrom<String> for RateSetting {
 fn deserialize_only_false<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     match bool::deserialize(deserializer)? {
         false => Ok(()),
-        true => {
-            Err(D::Error::custom("approval of calls is not there yet; leave it out, or leave out the tool"))
-        }
+        true => Err(D::Error::custom("approval of calls is not supported yet; remove this key, or the tool")),
     }
 }
 

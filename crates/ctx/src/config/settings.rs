@@ -466,7 +466,7 @@ fn collisions(settings: &Settings, tree: &ConfigTable) -> Vec<String> {
         let identifier = Identifier::sanitize(name);
         if let Some((group, other)) = used_names.get(&identifier) {
             let message = format!(
-                "goes by the name `{identifier}`, and so does [{group}.{other}]; give one of them another"
+                "has the same name in scripts as [{group}.{other}], `{identifier}`; rename one of them"
             );
             problems.push(problem_at(tree, &["apis".to_owned(), name.clone()], &message));
         }

@@ -33,7 +33,9 @@ impl TryFrom<String> for SyncInterval {
         });
         match parsed {
             Some(duration) => Self::try_from(duration).map_err(|problem| format!("\"{text}\" {problem}")),
-            None => Err(format!("\"{text}\" is no time; write one like \"30s\", \"15m\", \"2h\" or \"1d\"")),
+            None => Err(format!(
+                "\"{text}\" is not a duration; write one like \"30s\", \"15m\", \"2h\" or \"1d\""
+            )),
         }
     }
 }

@@ -77,7 +77,7 @@ fn all_unknown_keys_are_reported_with_line_and_suggestion() {
     let kinds: Vec<&str> = ctx_knowledge::KINDS.iter().map(|kind| kind.name).chain(["script"]).collect();
     assert_eq!(
         problems("[connectors.floppy.a]\nroot = \".\"\n"),
-        [format!("ctx.toml:1: unknown key `connectors.floppy`; known here: {}", kinds.join(", "))]
+        [format!("ctx.toml:1: unknown key `connectors.floppy`; known keys: {}", kinds.join(", "))]
     );
 }
 
@@ -149,7 +149,7 @@ fn keys_of_a_script_are_its_own_and_those_that_are_ours_are_checked() {
         ),
         (
             "[tools.script.a]\npath = \"a.lua\"\napprove = true\n",
-            "ctx.toml:3: `tools.script.a.approve`: approval of calls is not there yet; leave it out, or leave out \
+            "ctx.toml:3: `tools.script.a.approve`: approval of calls is not supported yet; remove this key, or \
              the tool",
         ),
         (
@@ -320,14 +320,14 @@ fn a_server_is_started_or_reached_and_each_key_goes_with_one_of_these() {
         ),
         ("command = \" \"", "2: `mcp_servers.a.command`: must not be empty"),
         ("url = \"ftp://a\"", "2: `mcp_servers.a.url`: must begin with https:// or http://"),
-        ("url = \"https://a\"\nargs = []", "3: `mcp_servers.a.args`: only goes with `command`"),
-        ("url = \"https://a\"\nenv = {}", "3: `mcp_servers.a.env`: only goes with `command`"),
-        ("url = \"https://a\"\ncwd = \"x\"", "3: `mcp_servers.a.cwd`: only goes with `command`"),
+        ("url = \"https://a\"\nargs = []", "3: `mcp_servers.a.args`: is only valid with `command`"),
+        ("url = \"https://a\"\nenv = {}", "3: `mcp_servers.a.env`: is only valid with `command`"),
+        ("url = \"https://a\"\ncwd = \"x\"", "3: `mcp_servers.a.cwd`: is only valid with `command`"),
         (
             "command = \"a\"\ntransport = \"streamable-http\"",
-            "3: `mcp_servers.a.transport`: only goes with `url`",
+            "3: `mcp_servers.a.transport`: is only valid with `url`",
         ),
-        ("command = \"a\"\noauth = {}", "3: `mcp_servers.a.oauth`: only goes with `url`"),
+        ("command = \"a\"\noauth = {}", "3: `mcp_servers.a.oauth`: is only valid with `url`"),
         (
             "url = \"https://a\"\noauth = { client_secret = \"x\" }",
             "3: `mcp_servers.a.oauth`: has a `client_secret` and no `client_id`",
@@ -336,7 +336,7 @@ fn a_server_is_started_or_reached_and_each_key_goes_with_one_of_these() {
             "url = \"https://a\"\noauth = { client_metadata_url = \"http://x\" }",
             "3: `mcp_servers.a.oauth`: its `client_metadata_url` must begin with https://",
         ),
-        ("command = \"a\"\nheaders = {}", "3: `mcp_servers.a.headers`: only goes with `url`"),
+        ("command = \"a\"\nheaders = {}", "3: `mcp_servers.a.headers`: is only valid with `url`"),
         (
             "url = \"https://a\"\nheaders = { \"Mcp-Session-Id\" = \"1\" }",
             "3: `mcp_servers.a.headers`: the header `Mcp-Session-Id` is set by the protocol itself",
@@ -365,7 +365,7 @@ fn a_server_cannot_have_the_name_of_what_is_built_in() {
         assert_eq!(
             problems(&format!("[mcp_servers.{name}]\ncommand = \"a\"\n")),
             [format!(
-                "ctx.toml:1: `mcp_servers.{name}`: the name `{name}` is taken by what is built in; give it another"
+                "ctx.toml:1: `mcp_servers.{name}`: the name `{name}` is reserved for a built-in; choose another name"
             )]
         );
     }
@@ -378,7 +378,10 @@ fn colliding_server_names_are_numbered_with_a_warning() {
     let (servers, warnings) = config.upstreams(&|_| true);
     let names: Vec<String> = servers.iter().map(|server| server.name.to_string()).collect();
     assert_eq!(names, ["my_api", "my_api_2"]);
-    assert_eq!(warnings, ["ctx.toml:1: two servers collide; `my.api` is now my_api_2"]);
+    assert_eq!(
+        warnings,
+        ["ctx.toml:1: two servers have the same name in scripts; `my.api` is renamed to my_api_2"]
+    );
 }
 
 #[test]

@@ -173,7 +173,7 @@ enum ChangePolicy {
 pub(super) fn reserved_name_problem(name: &str) -> Option<String> {
     let identifier = Identifier::sanitize(name);
     let is_taken = BuiltinProvider::from_name(identifier.as_str()).is_some();
-    is_taken.then(|| format!("the name `{identifier}` is taken by what is built in; give it another"))
+    is_taken.then(|| format!("the name `{identifier}` is reserved for a built-in; choose another name"))
 }
 
 impl ServerSection {
@@ -207,7 +207,7 @@ impl ServerSection {
         ];
         let misplaced = |keys: &[(&'static str, bool)], other: &str| {
             let present = keys.iter().filter(|(_, present)| *present);
-            present.map(|(key, _)| (*key, format!("only goes with `{other}`"))).collect::<Vec<_>>()
+            present.map(|(key, _)| (*key, format!("is only valid with `{other}`"))).collect::<Vec<_>>()
         };
         if self.command.is_none() && self.url.is_some() {
             problems.extend(misplaced(&with_command, "command"));
@@ -324,7 +324,9 @@ impl Config {
         for ((section_name, section), name) in sections.iter().zip(names) {
             if name != Identifier::sanitize(section_name) {
                 let position = self.message_prefix(&["mcp_servers", section_name]);
-                warnings.push(format!("{position}two servers collide; `{section_name}` is now {name}"));
+                warnings.push(format!(
+                    "{position}two servers have the same name in scripts; `{section_name}` is renamed to {name}"
+                ));
             }
             if !may_run(&upstream_section(section_name)) {
                 continue;

@@ -40,7 +40,7 @@ impl ScriptRunner {
     pub(crate) fn new(config: &Config) -> Result<Self, ScriptProblem> {
         // Read at start: later, the executable may have been replaced.
         let program = std::env::current_exe().map_err(|error| {
-            script_problem(format!("the program cannot find itself to run scripts: {error}"))
+            script_problem(format!("cannot determine the path of this program, to run scripts: {error}"))
         })?;
         let (engine, limits) =
             config.settings.script_limits(EngineSettings::new(program.clone(), vec![WORKER.into()]));
@@ -78,7 +78,7 @@ impl ScriptRunner {
             return Ok(scripts);
         }
         let engine = Engine::new(self.engine.clone())
-            .map_err(|error| script_problem(format!("scripts cannot be run here: {error}")))?;
+            .map_err(|error| script_problem(format!("cannot start the script engine: {error}")))?;
         let environment = Arc::new(|name: &str| std::env::var(name).ok());
         let scripts =
             Scripts::new(engine.clone(), self.limits, environment).with_redactor(self.redactor.clone());

@@ -100,7 +100,7 @@ impl ScriptSet {
                 // Logged for the first refusal only, not for each retry.
                 if script.refused_at.replace(Instant::now()).is_none() {
                     let reason = FileGuard::refusal(shown);
-                    tracing::warn!("{reason}; the version before it stays");
+                    tracing::warn!("{reason}; the previous version stays in use");
                     script.problem = Some(reason);
                 }
                 return false;
@@ -109,14 +109,14 @@ impl ScriptSet {
             script.version = script.seen;
             match load(runner, &script.configured).await {
                 Ok(callable) => {
-                    tracing::info!("{shown} was loaded again");
+                    tracing::info!("{shown} was reloaded");
                     script.last_valid = Some(callable);
                     script.problem = None;
                     true
                 }
                 Err(problem) => {
                     let stays =
-                        if script.last_valid.is_some() { "; the version before it stays" } else { "" };
+                        if script.last_valid.is_some() { "; the previous version stays in use" } else { "" };
                     tracing::warn!("{}{stays}", problem.message);
                     script.problem = Some(problem.message);
                     false
@@ -208,9 +208,7 @@ async fn load(runner: &ScriptRunner, configured: &ConfiguredScript) -> Result<Ca
     let ConfiguredScript { kind, settings, .. } = configured;
     let name = Identifier::sanitize(&settings.name);
     if *kind == CallableKind::Tool && RESERVED_NAMES.contains(&name.as_str()) {
-        return Err(script_problem(format!(
-            "`{name}` is the name of something that is built in; give it another"
-        )));
+        return Err(script_problem(format!("`{name}` is reserved for a built-in; choose another name")));
     }
     let scripts = runner.scripts()?;
     Ok(match kind {

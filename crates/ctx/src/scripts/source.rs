@@ -41,14 +41,14 @@ impl ScriptSource {
         if !is_trusted {
             let reason = FileGuard::refusal(&self.settings.display_path);
             let Some(last) = before else { return Err(SourceError::Unavailable(reason)) };
-            tracing::warn!("{reason}; the version before it stays");
+            tracing::warn!("{reason}; the previous version stays in use");
             return Ok(last.connector);
         }
         let loaded = self.runner.scripts().map_err(unavailable)?.connector(&self.settings).await;
         let connector = match (loaded, before) {
             (Ok(connector), _) => connector,
             (Err(problem), Some(last)) => {
-                tracing::warn!("{}; the version before it stays", problem.message);
+                tracing::warn!("{}; the previous version stays in use", problem.message);
                 last.connector
             }
             (Err(problem), None) => return Err(unavailable(problem)),

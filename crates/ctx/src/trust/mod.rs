@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The environment variable that trusts everything, for one command.
 const VARIABLE: &str = "CTX_TRUST";
 /// The hint on how to grant trust.
-pub(crate) const TRUST_HINT: &str = "`ctx trust --show` lists what it wants; `ctx trust` allows it (`--trust`, or CTX_TRUST=1, where nobody can answer)";
+pub(crate) const TRUST_HINT: &str = "`ctx trust --show` lists what it requests; `ctx trust` allows it (without a terminal: `--trust` or CTX_TRUST=1)";
 /// The most characters of one section's description that are shown in a prompt, from its beginning and from its end:
 /// padding must not hide either.
 const SHOWN_CHARS_MAX: usize = 500;
@@ -59,7 +59,7 @@ impl FileGuard {
     /// The reason why a file is not loaded.
     pub(crate) fn refusal(file: &str) -> String {
         format!(
-            "{file} is no longer what was trusted, and was not edited here; `ctx trust` allows it as it is now"
+            "{file} is no longer what was trusted, and was not edited here; `ctx trust` allows the current version"
         )
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn evaluate(path: &Path, requests: &[TrustRequest]) -> Vec<bool> {
     match GrantRecord::of(path) {
         Ok(record) => record.evaluate(requests),
         Err(problem) => {
-            tracing::warn!("what is trusted cannot be known: {problem}");
+            tracing::warn!("cannot read the record of trust: {problem}");
             vec![false; requests.len()]
         }
     }
@@ -125,7 +125,7 @@ pub(crate) fn prompt_or_warn(
     };
     let file = escape_line(&path.display().to_string()).into_owned();
     let question = format!(
-        "{file} wants more than to read this folder, and you have not trusted it with this:\n{}\ntrust it? [y/N] ",
+        "{file} requests access beyond this folder, which you have not trusted:\n{}\ntrust it? [y/N] ",
         list_requests(&config.untrusted).trim_end()
     );
     if output.confirm(&question) == Some(true) {
@@ -186,5 +186,5 @@ pub(crate) fn refusal() -> String {
 }
 
 fn to_command_error(problem: String) -> CommandError {
-    CommandError::new(problem).hint("the file holds only what you trust; it can be moved away")
+    CommandError::new(problem).hint("the file holds only the record of what you trust; it can be moved away")
 }

@@ -162,12 +162,12 @@ impl GrantRecord {
             serde_json::to_string(&grants).ok()
         });
         if let Err(problem) = updated {
-            tracing::debug!("an edit is not remembered: {problem}");
+            tracing::debug!("cannot record the edit of a trusted file: {problem}");
         }
     }
 
     fn update(&self, change: impl FnOnce(Option<&str>) -> Option<String>) -> Result<(), String> {
-        let nowhere = || "there is no folder to remember it in: set HOME or XDG_STATE_HOME".to_owned();
+        let nowhere = || "there is no folder for the record: set HOME or XDG_STATE_HOME".to_owned();
         store().ok_or_else(nowhere)?.update(&self.config, change).map_err(|error| error_chain(&error))
     }
 

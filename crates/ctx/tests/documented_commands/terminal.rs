@@ -134,7 +134,7 @@ fn a_server_for_clients_tells_a_person_who_started_it() {
     let machine = Machine::new(root());
     let terminal = TmuxTerminal::open(&machine);
     terminal.type_line("$REAL_CTX run --mcp issues=http://127.0.0.1:9/mcp; echo \"ended with $?\"");
-    terminal.wait_for("an MCP client is to start this command");
+    terminal.wait_for("this command is meant to be started by an MCP client");
     terminal.press("C-c");
     terminal.wait_for("ended with 0");
 }

@@ -37,7 +37,8 @@ pub(super) async fn run_all(
 fn check_configuration(functions: &WorkspaceFunctions, warnings: &[String]) -> Vec<Finding> {
     let catalog = functions.catalog_as_configured();
     let warnings = warnings.iter().chain(catalog.warnings());
-    let problem = |warning| Finding::problem(Area::Configuration, warning, "the rest works without it");
+    let problem =
+        |warning| Finding::problem(Area::Configuration, warning, "everything else works without it");
     let findings: Vec<Finding> = warnings.map(problem).collect();
     match findings.is_empty() {
         true => vec![Finding::ok(Area::Configuration, super::configuration_file(functions.config()))],
@@ -52,8 +53,8 @@ fn check_trust(config: &Config) -> Option<Finding> {
     (!untrusted.is_empty()).then(|| {
         Finding::problem(
             Area::Trust,
-            format!("not given, so these are left out: {}", sections.join(", ")),
-            "look at them with `ctx trust --show`, then run `ctx trust`",
+            format!("these sections are not trusted and left out: {}", sections.join(", ")),
+            "review them with `ctx trust --show`, then run `ctx trust`",
         )
     })
 }
@@ -69,7 +70,7 @@ fn check_privacy(config: &Config) -> Option<Finding> {
     (!open.is_empty()).then(|| {
         Finding::problem(
             Area::Privacy,
-            format!("others on this machine may use {}", open.join(", ")),
+            format!("other users of this machine can access {}", open.join(", ")),
             format!("run `chmod go= {}`", open.join(" ")),
         )
     })
@@ -119,7 +120,7 @@ async fn check_store(knowledge: &Arc<Knowledge>, config: &Config) -> Result<Vec<
         let index = match health.keyword_index_problem {
             Some(problem) => Finding::problem(Area::KeywordIndex, problem, "run `ctx doctor` again"),
             None => match knowledge.catch_up() {
-                Ok(()) => Finding::ok(Area::KeywordIndex, "sound and up to date"),
+                Ok(()) => Finding::ok(Area::KeywordIndex, "intact and up to date"),
                 Err(error) => Finding::problem(Area::KeywordIndex, error_chain(&error), "run `ctx sync`"),
             },
         };
@@ -140,19 +141,19 @@ async fn check_embeddings(knowledge: &Arc<Knowledge>) -> Finding {
     match check.await {
         Ok(Ok((Some(model_check), Some(vectors)))) => {
             let waiting = match vectors.pending_documents {
-                0 => "every document has all of its vectors".to_owned(),
-                waiting => format!("documents that wait for its vectors: {waiting}"),
+                0 => "every document is embedded".to_owned(),
+                waiting => format!("documents not embedded yet: {waiting}"),
             };
             match model_check {
                 Ok(()) => Finding::ok(AREA, format!("{} answers; {waiting}", vectors.model)),
                 Err(error) => Finding::problem(
                     AREA,
                     format!("{error}; {waiting}"),
-                    "check [embedding] in ctx.toml; until it answers, the built-in fast model does",
+                    "check [embedding] in ctx.toml; until the model answers, the built-in `fast` model is used",
                 ),
             }
         }
-        Ok(Ok(_)) => Finding::ok(AREA, "none are made; documents are found by their words"),
+        Ok(Ok(_)) => Finding::ok(AREA, "disabled; search is by keywords only"),
         Ok(Err(error)) => Finding::of_error(AREA, error.into()),
         Err(error) => Finding::problem(AREA, error.to_string(), "run `ctx doctor` again"),
     }
@@ -198,7 +199,7 @@ async fn check_scripts(functions: &WorkspaceFunctions) -> Vec<Finding> {
     let loaded = scripts.iter().map(|script| {
         let finding = match script.problem() {
             None => Finding::ok(AREA, &script.configured.settings.display_path),
-            Some(problem) => Finding::problem(AREA, problem, "it is left out until its file is in order"),
+            Some(problem) => Finding::problem(AREA, problem, "it is left out until its file is fixed"),
         };
         finding.with_subject(script.configured.section())
     });
@@ -222,19 +223,19 @@ fn check_upstream(upstream: ListedUpstream) -> Finding {
             Finding::problem(AREA, error, remedy.unwrap_or_default())
         }
         (UpstreamStanding::Failed, Some(error), UpstreamDetails::Openapi { .. }) => {
-            let advice = "check its section in ctx.toml; until its description can be read, the rest works";
+            let advice = "check its section in ctx.toml; everything else works without it";
             // Its functions are unknown, so there are no warnings about them.
             return Finding::problem(AREA, format!("{reach}: {error}"), advice)
                 .with_subject(format!("{group}.{name}"));
         }
         (UpstreamStanding::Failed, Some(error), UpstreamDetails::Mcp { .. }) => {
-            let advice = "check its section in ctx.toml; until it answers, the rest works";
+            let advice = "check its section in ctx.toml; everything else works without it";
             Finding::problem(AREA, error, advice)
         }
         (_, _, UpstreamDetails::Mcp { changes, .. }) if !changes.is_empty() => {
-            let message = format!("not the tools that were accepted: {changes}");
+            let message = format!("the tools have changed since they were accepted: {changes}");
             Finding::ok(AREA, message).with_advice([format!(
-                "look at them with `ctx upstream list`, accept them with `ctx upstream accept {name}`"
+                "review them with `ctx upstream list`, accept them with `ctx upstream accept {name}`"
             )])
         }
         _ => Finding::ok(AREA, count(function_count, noun)),

@@ -49,7 +49,7 @@ fn server_by_name<'a>(config: &'a Config, name: &str) -> Option<&'a str> {
 fn unknown_server(config: &Config, name: &str, further_hint: Option<String>) -> ToolError {
     let hint = match nearest(name, config.settings.mcp_servers.keys().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "`ctx upstream list` shows those that are there".to_owned(),
+        None => "`ctx upstream list` lists the configured ones".to_owned(),
     };
     let error = ToolError::bad_request(format!("there is no server `{name}` in [mcp_servers]"));
     with_hints(error, [hint].into_iter().chain(further_hint))
@@ -61,8 +61,8 @@ pub(super) fn refuse_untrusted(config: &Config, name: &str) -> Result<(), ToolEr
     let sections = [upstream_section(name), api_section(name)];
     match config.untrusted.iter().find(|request| sections.contains(&request.section)) {
         Some(request) => {
-            let message = format!("[{}] may not be used", request.section);
-            Err(with_hints(ToolError::new(ErrorKind::Forbidden, message), [trust::refusal()]))
+            let message = format!("[{}] is not trusted", request.section);
+            Err(with_hints(ToolError::new(ErrorKind::Forbidden, message), [trust::TRUST_HINT.to_owned()]))
         }
         None => Ok(()),
     }

@@ -43,7 +43,7 @@ pub(crate) struct UpstreamList {
 impl Operation for ListUpstreams {
     const NAME: &'static str = "list_upstreams";
     const DESCRIPTION: &'static str =
-        "Connect to every upstream server, read every description of an API, and show how each is doing.";
+        "Connect to every upstream server, read every description of an API, and show the state of each.";
     const ANNOTATIONS: Annotations = REWRITES_DERIVED_DATA;
     type Request = ListUpstreamsRequest;
     type Response = UpstreamList;
@@ -97,7 +97,7 @@ pub(crate) struct TestUpstreamRequest {
 impl Operation for TestUpstream {
     const NAME: &'static str = "test_upstream";
     const DESCRIPTION: &'static str =
-        "Connect to one upstream server, or read the description of one API; fails where that fails.";
+        "Connect to one upstream server, or read the description of one API; fails if that fails.";
     const ANNOTATIONS: Annotations = REWRITES_DERIVED_DATA;
     type Request = TestUpstreamRequest;
     type Response = ListedUpstream;
@@ -165,7 +165,7 @@ pub(crate) struct AcceptedUpstream {
 impl Operation for AcceptUpstream {
     const NAME: &'static str = "accept_upstream";
     const DESCRIPTION: &'static str =
-        "Accept the definitions of a server as they were last seen: those that the user could look at.";
+        "Accept (pin) the tool definitions of a server as last listed: those that the user could review.";
     const ANNOTATIONS: Annotations = Annotations {
         read_only: Some(false),
         destructive: Some(true),
@@ -194,8 +194,8 @@ fn accept(config: &Config, name: &str) -> Result<AcceptedUpstream, ToolError> {
     let stored = memory.stored_definitions(&key).map_err(to_tool_error)?;
     let stored = stored.ok_or_else(|| {
         to_tool_error(
-            CommandError::new(format!("nothing is known of the tools of {name} yet"))
-                .hint("`ctx upstream list` connects to it; what is seen first is accepted"),
+            CommandError::new(format!("the tools of {name} have not been listed yet"))
+                .hint("`ctx upstream list` connects to it; the first definitions listed are accepted"),
         )
     })?;
     let accepted = stored.difference(&server.tools);

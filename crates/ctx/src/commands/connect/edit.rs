@@ -53,9 +53,9 @@ pub(in crate::commands) enum EditOutcome {
 pub(in crate::commands) enum EditError {
     #[error("{line}:{column}: {message}")]
     Syntax { line: usize, column: usize, message: String },
-    #[error("its `{0}` is something else than a table of servers")]
+    #[error("its `{0}` is not a table of servers")]
     Shape(String),
-    #[error("the entry cannot be put in without changing something else")]
+    #[error("the entry cannot be added without changing other parts of the file")]
     NotIsolated,
 }
 
@@ -130,7 +130,9 @@ impl SettingsFormat {
         match value {
             None => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
-            Some(_) => Err(EditError::Syntax { line: 1, column: 1, message: "this is no object".to_owned() }),
+            Some(_) => {
+                Err(EditError::Syntax { line: 1, column: 1, message: "expected an object".to_owned() })
+            }
         }
     }
 }
@@ -361,17 +363,14 @@ mod tests {
             |format, text: &str| edit(format, text, &new_entry(&json!({}))).unwrap_err().to_string();
         assert_eq!(error_of(SettingsFormat::Json, "{\n  \"a\": tru\n}"), "2:8: Unexpected word");
         assert!(error_of(SettingsFormat::Json, "{\"a\": 1 \"b\": 2}").starts_with("1:"));
-        assert_eq!(error_of(SettingsFormat::Json, "[]"), "1:1: this is no object");
+        assert_eq!(error_of(SettingsFormat::Json, "[]"), "1:1: expected an object");
         assert_eq!(
             error_of(SettingsFormat::Json, "{\"servers\": []}"),
-            "its `servers` is something else than a table of servers"
+            "its `servers` is not a table of servers"
         );
         assert!(error_of(SettingsFormat::Json, &"[".repeat(100_000)).contains("depth"));
         assert!(error_of(SettingsFormat::Toml, "a = 1\nb = \n").starts_with("2:"));
-        assert_eq!(
-            error_of(SettingsFormat::Toml, "servers = 1"),
-            "its `servers` is something else than a table of servers"
-        );
+        assert_eq!(error_of(SettingsFormat::Toml, "servers = 1"), "its `servers` is not a table of servers");
         // Duplicate keys: it is unknown which of the two a client reads.
         assert!(
             edit(

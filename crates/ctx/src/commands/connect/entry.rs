@@ -102,7 +102,7 @@ pub(super) fn default_name(root: &Path) -> String {
 pub(super) fn check_name(name: &str) -> CommandResult {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(plain) || name.starts_with('-') {
-        return Err(CommandError::usage(format!("`{name}` cannot be the name of a server"))
+        return Err(CommandError::usage(format!("`{name}` is not a valid server name"))
             .hint(format!("at most {NAME_LENGTH_MAX} letters, digits, `-` and `_`, like `handbook`")));
     }
     Ok(())
@@ -213,7 +213,7 @@ pub(super) fn shell_quote(word: &str) -> String {
 /// replaced by an update.
 pub(super) fn program_path() -> CommandResult<PathBuf> {
     let running = std::env::current_exe()
-        .map_err(|error| CommandError::new(format!("cannot tell where this program is: {error}")))?;
+        .map_err(|error| CommandError::new(format!("cannot determine the path of this program: {error}")))?;
     Ok(find_on_path(&running).unwrap_or(running))
 }
 
@@ -229,7 +229,7 @@ pub(super) fn find_on_path(program: &Path) -> Option<PathBuf> {
 /// The absolute path of a file, without `..`. Symlinks are resolved in its folder only: the target of a symlinked
 /// file may be in a folder that is no workspace.
 pub(super) fn absolute_path(path: &Path) -> CommandResult<PathBuf> {
-    let failed = |error| CommandError::new(format!("cannot tell where {} is: {error}", path.display()));
+    let failed = |error| CommandError::new(format!("cannot resolve the path {}: {error}", path.display()));
     let absolute = std::path::absolute(path).map_err(failed)?;
     if !absolute.components().any(|part| part.as_os_str() == "..") {
         return Ok(absolute);
@@ -240,8 +240,8 @@ pub(super) fn absolute_path(path: &Path) -> CommandResult<PathBuf> {
 
 fn path_text(path: &Path) -> CommandResult<String> {
     let unreadable = || {
-        CommandError::new(format!("{} has a name that settings cannot hold", path.display()))
-            .hint("rename it so that its path is plain text")
+        CommandError::new(format!("{} is not valid UTF-8, and settings files are", path.display()))
+            .hint("rename it so that its path is valid UTF-8")
     };
     path.to_str().map(str::to_owned).ok_or_else(unreadable)
 }
@@ -249,7 +249,7 @@ fn path_text(path: &Path) -> CommandResult<String> {
 /// The address at which a client on this machine reaches a server bound to `bind`.
 fn client_address(bind: &str) -> CommandResult<String> {
     let any_port = || {
-        CommandError::usage(format!("`server.bind` = \"{bind}\" takes another port every time"))
+        CommandError::usage(format!("`server.bind` = \"{bind}\" uses another port on every start"))
             .hint("set a port in ctx.toml, like \"127.0.0.1:7331\", or connect without `--http`")
     };
     let Ok(mut address) = bind.parse::<SocketAddr>() else {

@@ -62,8 +62,11 @@ impl Connect {
         let file = self.settings_file(client, &config)?;
         let entry_with = |visibility| {
             entry::settings_entry(client, &server, visibility).ok_or_else(|| {
-                CommandError::usage(format!("{} only knows servers that it starts itself", client.title))
-                    .hint("connect without `--http`")
+                CommandError::usage(format!(
+                    "{} supports only servers that it starts itself (stdio)",
+                    client.title
+                ))
+                .hint("connect without `--http`")
             })
         };
         let shown = entry_with(TokenVisibility::Placeholder)?;
@@ -85,13 +88,14 @@ impl Connect {
             return output.print_result(&answer, || command.unwrap_or(snippet));
         }
         let file = file.ok_or_else(|| {
-            CommandError::usage("which file is not known").hint("name it with `--file PATH`")
+            CommandError::usage("the location of the client's settings file is unknown")
+                .hint("name it with `--file PATH`")
         })?;
         let entry = entry_with(TokenVisibility::Revealed)?;
         let secret = entry != shown;
         if secret && self.project {
             return Err(CommandError::usage(format!(
-                "{} reads no variables, and the token does not belong into a project's file",
+                "{} does not expand environment variables, and a project's file must not contain the token",
                 client.title
             ))
             .hint("connect without `--http`, or without `--project`"));
@@ -122,13 +126,13 @@ impl Connect {
             return entry::absolute_path(file).map(Some);
         }
         if self.project {
-            let none = || CommandError::usage(format!("{} has no settings for one project", client.title));
+            let none = || CommandError::usage(format!("{} has no project-level settings", client.title));
             let path = client.project.ok_or_else(none)?;
             return entry::absolute_path(&config.root.join(path)).map(Some);
         }
         let Some(location) = &client.user else { return Ok(None) };
         let no_home = || {
-            CommandError::new(format!("cannot tell where {} keeps its settings", client.title))
+            CommandError::new(format!("cannot determine where {} stores its settings", client.title))
                 .hint("set HOME, or name the file with `--file PATH`")
         };
         location.path().ok_or_else(no_home).map(Some)
@@ -145,16 +149,16 @@ impl Connect {
         let mut lines = match written.change {
             EntryChange::Unchanged => vec![format!("{path} has `{name}` already; nothing was changed")],
             EntryChange::Added => vec![format!("added `{name}` to {path}")],
-            EntryChange::Replaced => vec![format!("replaced `{name}` in {path}, which was something else")],
+            EntryChange::Replaced => vec![format!("replaced `{name}` in {path}, which was different")],
         };
         if let Some(backup) = &written.backup {
-            lines.push(format!("what it was is in {}", backup.display()));
+            lines.push(format!("the previous version is in {}", backup.display()));
         }
         if let Some(created_folder) = &written.created_folder {
             let is_default_file = !self.project && self.file.is_none();
             let doubt =
                 if is_default_file { format!(": is {} installed?", client.title) } else { String::new() };
-            lines.push(format!("made the folder {}{doubt}", created_folder.display()));
+            lines.push(format!("created the folder {}{doubt}", created_folder.display()));
         }
         lines.join("\n")
     }
@@ -165,22 +169,22 @@ impl Connect {
         match &server.connection {
             ServerConnection::Stdio { variables, .. } => {
                 if self.project {
-                    output.say("it names paths of this machine: do not share the file with others");
+                    output.say("the entry contains paths of this machine: do not share the file");
                 }
                 let names = variables.join(", ");
                 match client.environment {
                     _ if variables.is_empty() => {}
                     EnvironmentPassing::Minimal => output.say(&format!(
-                        "the configuration reads variables that {title} does not pass on: add them to the \
+                        "the configuration uses environment variables that {title} does not pass on: add them to the \
                          entry's `env` with their values ({names})"
                     )),
                     _ => output.say(&format!(
-                        "the configuration reads variables: start {title} where they are set ({names})"
+                        "the configuration uses environment variables: start {title} where they are set ({names})"
                     )),
                 }
             }
             ServerConnection::Http { token, .. } => {
-                output.say("the server has to run: `ctx serve mcp`, or `ctx up`");
+                output.say("the server must be running: start it with `ctx serve mcp` or `ctx up`");
                 let Some(ServerToken { variable, .. }) = token else { return };
                 let literal =
                     matches!(client.http, Some(HttpEntryFormat { token: TokenPlacement::Literal, .. }));
@@ -189,10 +193,13 @@ impl Connect {
                         output.say(&format!("start {title} where {variable} is set to the server's token"));
                     }
                     (true, true) => {
-                        output.warn(&format!("{title} reads no variables: the token itself is in its file"));
+                        output.warn(&format!(
+                            "{title} does not expand environment variables: its file contains the token itself"
+                        ));
                     }
                     (true, false) => output.say(&format!(
-                        "{title} reads no variables: put the token in place of <{variable}>; `--write` does so"
+                        "{title} does not expand environment variables: replace <{variable}> with \
+                         the token; `--write` does so"
                     )),
                 }
             }
@@ -205,7 +212,7 @@ fn snippet(client: &McpClient, server: &WorkspaceServer, entry: &Value) -> Comma
     let new_entry = NewEntry { key: client.key, name: &server.name, entry };
     match edit(client.format, "", &new_entry) {
         Ok(EditOutcome::Added(text)) => Ok(text),
-        _ => Err(CommandError::new("the entry cannot be written")),
+        _ => Err(CommandError::new("cannot serialize the entry")),
     }
 }
 

@@ -57,7 +57,7 @@ pub(in crate::commands) fn write(
         };
         if before.as_ref().is_some_and(|before| before.permissions.readonly()) {
             let error = io::Error::from(ErrorKind::ReadOnlyFilesystem);
-            return Err(not_written(path, &error).hint("it may be written by something else that manages it"));
+            return Err(not_written(path, &error).hint("it may be managed by another program"));
         }
         let created_folder = create_folder(&target).map_err(|error| not_written(path, &error))?;
         let outcome = replace(path, &target, before.as_ref(), &text, secret);
@@ -68,7 +68,7 @@ pub(in crate::commands) fn write(
             ReplaceOutcome::ChangedMeanwhile => {}
         }
     }
-    Err(CommandError::new(format!("{} is being written all the time; it was left alone", path.display()))
+    Err(CommandError::new(format!("{} keeps changing; it was not edited", path.display()))
         .hint("quit the client, then run the command again"))
 }
 
@@ -89,7 +89,7 @@ fn resolve_symlink(path: &Path) -> CommandResult<PathBuf> {
         (Ok(target), _) => Ok(target),
         (Err(_), Err(_)) => Ok(path.to_owned()),
         (Err(error), Ok(_)) => {
-            Err(CommandError::new(format!("{} is a link that leads nowhere: {error}", path.display())))
+            Err(CommandError::new(format!("{} is a broken symbolic link: {error}", path.display())))
         }
     }
 }
@@ -102,7 +102,7 @@ pub(in crate::commands) fn read(path: &Path) -> io::Result<Option<PreviousFile>>
     };
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a file"));
     }
     if metadata.len() > FILE_BYTES_MAX {
         return Err(io::Error::from(ErrorKind::FileTooLarge));
@@ -161,7 +161,7 @@ fn back_up(path: &Path, before: &PreviousFile) -> io::Result<PathBuf> {
             written => return written.map(|()| backup),
         }
     }
-    Err(io::Error::other("there are too many copies of it"))
+    Err(io::Error::other("there are too many backups of it"))
 }
 
 fn write_new(path: &Path, text: &str, permissions: Option<&Permissions>, secret: bool) -> io::Result<()> {
@@ -187,20 +187,20 @@ fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
 
 fn not_written(path: &Path, error: &io::Error) -> CommandError {
     let why = match error.kind() {
-        ErrorKind::InvalidData => "it is not text".to_owned(),
+        ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
         ErrorKind::ReadOnlyFilesystem => "it is read-only".to_owned(),
         ErrorKind::FileTooLarge => format!("it has more than {FILE_BYTES_MAX} bytes"),
         _ => error.to_string(),
     };
-    CommandError::new(format!("{} was left alone: {why}", path.display()))
+    CommandError::new(format!("{} was not changed: {why}", path.display()))
 }
 
 fn not_editable(path: &Path, error: &EditError) -> CommandError {
     let path = path.display();
     match error {
         EditError::Syntax { .. } => CommandError::new(format!("{path}:{error}"))
-            .hint("the file was left alone; correct it there, or paste the entry by hand"),
-        _ => CommandError::new(format!("{path} was left alone: {error}")).hint("paste the entry by hand"),
+            .hint("the file was not changed; correct the error, or paste the entry by hand"),
+        _ => CommandError::new(format!("{path} was not changed: {error}")).hint("paste the entry by hand"),
     }
 }
 

@@ -71,7 +71,7 @@ impl Eval {
         let file = results_key(&self.file, &workspace.config.root);
         let path = SavedResults::path(workspace.config.store_path(), &file);
         let mut saved = SavedResults::read(&path).unwrap_or_else(|error| {
-            output.warn(&format!("the last results cannot be read: {error}"));
+            output.warn(&format!("cannot read the last results: {error}"));
             SavedResults::default()
         });
 
@@ -84,7 +84,7 @@ impl Eval {
         if !self.no_save {
             saved.file.clone_from(&file);
             if let Err(error) = saved.write(&path) {
-                output.warn(&format!("the results are not kept: {error}"));
+                output.warn(&format!("cannot save the results: {error}"));
             }
         }
         let shown = self.file.display().to_string();
@@ -157,7 +157,10 @@ fn resolve_questions(
                 several => {
                     let names: Vec<_> =
                         several.iter().map(|named| format!("`{}`", named.full_name)).collect();
-                    problems.push((line, format!("`{name}` may be {}; write which", names.join(" or "))));
+                    problems.push((
+                        line,
+                        format!("`{name}` is ambiguous: {}; use the full name", names.join(" or ")),
+                    ));
                     continue;
                 }
             };

@@ -60,7 +60,7 @@ pub(super) fn invalid_lines(path: &Path, problems: LineItems<String>) -> Command
     let mut messages: Vec<String> =
         shown.map(|(line, problem)| format!("{}:{line}: {problem}", path.display())).collect();
     if left_out > 0 {
-        messages.push(format!("{left_out} more lines are wrong"));
+        messages.push(format!("{left_out} more lines are invalid"));
     }
     CommandError { messages, ..CommandError::usage("") }
 }
@@ -76,7 +76,7 @@ fn parse(text: &str) -> Result<LineItems<EvalQuestion>, LineItems<String>> {
         match question(line_text) {
             Err(problem) => problems.push((line, problem)),
             Ok(question) => match lines.insert(question.query.clone(), line) {
-                Some(first) => problems.push((line, format!("line {first} asks the same"))),
+                Some(first) => problems.push((line, format!("the same query as in line {first}"))),
                 None => questions.push((line, question)),
             },
         }
@@ -175,7 +175,7 @@ mod tests {
         let problems = parse(&text).unwrap_err();
         assert_eq!(
             problems,
-            [(2, "expected value (column 1)".to_owned()), (3, "line 1 asks the same".to_owned())]
+            [(2, "expected value (column 1)".to_owned()), (3, "the same query as in line 1".to_owned())]
         );
     }
 

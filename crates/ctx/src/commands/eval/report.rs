@@ -152,7 +152,7 @@ pub(super) fn as_text(report: &EvalReport, misses: bool) -> String {
     let table = if rows.len() > 1 { table(&rows) } else { String::new() };
     let unknown = report.unknown.iter();
     let unknown = unknown.map(|unknown| format!("{}:{}  {}", report.file, unknown.line, unknown.name));
-    let unknown = list("not stored, so never found:", LINES_SHOWN, unknown.collect());
+    let unknown = list("not indexed, so never found:", LINES_SHOWN, unknown.collect());
     format!("{questions} in {}\n\n{table}{unavailable}{unknown}{details}", report.file)
 }
 
@@ -183,7 +183,7 @@ fn change_text(mode: &str, change: &MetricsChange, questions: usize) -> String {
     let scope = if change.questions == questions {
         String::new()
     } else {
-        format!(", over the {} asked both times", count(change.questions as u64, "question"))
+        format!(", over the {} in both runs", count(change.questions as u64, "question"))
     };
     let (better, worse) = (change.better.len(), change.worse.len());
     let lines = |changed: &[QuestionChange]| changed.iter().map(QuestionChange::line).collect();
@@ -196,7 +196,7 @@ fn change_text(mode: &str, change: &MetricsChange, questions: usize) -> String {
 fn misses_text(mode: &str, file: &str, results: &[QuestionResult]) -> String {
     let missed: Vec<&QuestionResult> =
         results.iter().filter(|result| result.measured.figures.recall_5 < 1.0).collect();
-    let heading = format!("{mode}, not all among the first {TOP_RESULTS}: {}", missed.len());
+    let heading = format!("{mode}, expected documents not all in the top {TOP_RESULTS}: {}", missed.len());
     let line = |result: &&QuestionResult| {
         let question = &result.measured.question;
         let expected: Vec<&str> = question.expect.keys().map(String::as_str).collect();

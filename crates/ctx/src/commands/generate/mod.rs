@@ -31,7 +31,7 @@ const HEADER: &str = "\
 --   \"luau-lsp.platform.type\": \"standard\",
 --   \"luau-lsp.types.definitionFiles\": { \"@ctx\": \"sdk.d.luau\" },
 --   \"luau-lsp.fflags.override\": { \"LuauTarjanChildLimit\": \"0\" }
--- The flag lifts a bound that about a thousand functions reach; an API with fewer does without.
+-- The flag raises a limit that about a thousand functions exceed; smaller APIs do not need it.
 ";
 
 /// Generate Luau types and a JSON manifest from the functions of APIs.
@@ -79,7 +79,7 @@ fn configured_apis(global: &GlobalOptions) -> CommandResult<Vec<ApiSettings>> {
     let workspace = global.open_for(&["apis.", "frozen_params"])?;
     let (mut apis, _) = workspace.config.apis(&|_| true);
     if apis.is_empty() {
-        let error = CommandError::usage("the workspace has no [apis] that may be used");
+        let error = CommandError::usage("the workspace has no usable [apis] section");
         return Err(error.hint("name a description: ctx generate petstore.yaml -o types"));
     }
     let working_folder = working_directory()?;
@@ -102,8 +102,8 @@ fn parse_apis(specs: &[String]) -> CommandResult<Vec<ApiSettings>> {
         let (name, spec) = split_name_and_spec(argument).map_err(CommandError::usage)?;
         let name = Identifier::sanitize(&name);
         if !names.insert(name.clone()) {
-            let error = CommandError::usage(format!("two descriptions are called {name}"));
-            return Err(error.hint("write another name before one of them: `other=PATH`"));
+            let error = CommandError::usage(format!("two descriptions have the name {name}"));
+            return Err(error.hint("give one of them another name: `other=PATH`"));
         }
         // Relative paths stay relative, so that the generated files do not depend on the working directory.
         let spec = Spec::parse(spec, Path::new(""));
@@ -146,7 +146,7 @@ impl GeneratedFiles {
         files.all.push((PathBuf::from("sdk.d.luau"), all_definitions(&libraries).into_bytes()));
         let manifest = manifest.text();
         let manifest =
-            manifest.map_err(|error| CommandError::new(format!("the manifest has no JSON: {error}")))?;
+            manifest.map_err(|error| CommandError::new(format!("cannot serialize the manifest: {error}")))?;
         files.all.push((PathBuf::from("manifest.json"), manifest));
         Ok(files)
     }

@@ -71,7 +71,7 @@ impl BackgroundTasks {
         // A batch may still wait for a slow remote model. Giving up loses nothing: its chunks are embedded later.
         let work = async { tokio::join!(self.embedding_thread.end(), refreshing) };
         if tokio::time::timeout(grace_period, work).await.is_err() {
-            tracing::debug!("stopped while vectors were made or a source was synced");
+            tracing::debug!("stopped while embeddings were computed or a source was synced");
         }
         self.workspace.close();
     }
@@ -87,7 +87,7 @@ pub(super) fn raise_descriptor_limit() {
         if current != maximum
             && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
         {
-            tracing::debug!("no more files may be open at once than before: {error}");
+            tracing::debug!("cannot raise the limit on open files: {error}");
         }
     }
 }

@@ -145,7 +145,7 @@ impl ConfigWatcher {
         let replace = move || {
             let config = load(&global)?;
             if (&config.path, &config.root) != (&running.config.path, &running.config.root) {
-                return Err(CommandError::new("the file is gone"));
+                return Err(CommandError::new("the file was deleted or moved"));
             }
             Ok(config.replace(&running.config)?)
         };
@@ -161,7 +161,7 @@ impl ConfigWatcher {
             Err(error) => {
                 let problems = error.messages.join("; ");
                 tracing::warn!(
-                    "{file} has changed and cannot be used: {problems}; the configuration before it stays"
+                    "{file} has changed and cannot be used: {problems}; the previous configuration stays in use"
                 );
                 return None;
             }
@@ -176,7 +176,7 @@ impl ConfigWatcher {
         }
         if !needs_restart.is_empty() {
             let settings = needs_restart.join(", ");
-            tracing::warn!("{file} has changed; only a restart changes {settings}");
+            tracing::warn!("{file} has changed; a restart is needed to apply {settings}");
         }
         is_changed.then_some(replacement)
     }
@@ -196,7 +196,7 @@ impl ConfigWatcher {
             Ok(Err(error)) => {
                 let problems = error.messages.join("; ");
                 tracing::warn!(
-                    "{file} has changed and cannot be used: {problems}; the configuration before it stays"
+                    "{file} has changed and cannot be used: {problems}; the previous configuration stays in use"
                 );
                 return background;
             }
@@ -227,7 +227,7 @@ impl ConfigWatcher {
             Err(_) => workspace.load_scripts().await,
         };
         if !changes.is_empty() {
-            (self.options.report_reload)(&format!("{file} was loaded again: {changes}"));
+            (self.options.report_reload)(&format!("{file} was reloaded: {changes}"));
         }
         let sources = RefreshTasks::after(&workspace, &changes);
         let mut background = BackgroundTasks::start(workspace, scripts, &self.shutdown);

@@ -188,6 +188,6 @@ fn log_sync_event(event: &SyncEvent<'_>) {
                 tracing::info!("{}: {}: {}", report.source, warning.source_id, warning.reason);
             }
         }
-        SyncEvent::Failed(error) => tracing::warn!("{}; it is tried again", error.messages.join("; ")),
+        SyncEvent::Failed(error) => tracing::warn!("{}; it will be retried", error.messages.join("; ")),
     }
 }

@@ -25,8 +25,8 @@ pub(super) async fn serve(load: ConfigLoader, global: &GlobalOptions) -> Command
     let workspace = Arc::new(global.open_config(config)?);
     if std::io::stdin().is_terminal() {
         global.output().say(
-            "speaking MCP on stdin and stdout: an MCP client is to start this command (`ctx connect --help`); over HTTP \
-             serve `ctx serve mcp`, `ctx up` and `ctx run --http`. Ctrl-C stops.",
+            "serving MCP on stdin and stdout: this command is meant to be started by an MCP client \
+             (`ctx connect --help`); for HTTP use `ctx serve mcp`, `ctx up` or `ctx run --http`. Ctrl-C stops.",
         );
     }
     let shutdown = CancellationToken::new();

@@ -1,7 +1,7 @@
 --[[
-  An agent: instructions for a model, made when they are asked for.
+  An agent: a prompt with instructions and tools, built each time a client requests it.
 
-  Its section in ctx.toml; every key but those of Context Harness is in `config`:
+  Its section in ctx.toml; keys that Context Harness does not define are passed as `config`:
 
     [agents.script.@NAME@]
     path = "@PATH@"

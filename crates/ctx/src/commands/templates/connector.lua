@@ -1,7 +1,7 @@
 --[[
-  A connector: brings documents in from somewhere.
+  A connector: reads documents from another system.
 
-  Its section in ctx.toml; every key but those of Context Harness is in `config`:
+  Its section in ctx.toml; keys that Context Harness does not define are passed as `config`:
 
     [connectors.script.@NAME@]
     path = "@PATH@"
@@ -28,6 +28,7 @@ function connector.scan(config, cursor)
         body = "What is written here can be searched for.",
         -- Also: source_url, author, created_at, updated_at, content_type, metadata, tags.
     })
-    -- What is not named any more is deleted. Return `items, cursor` to send only what changed since then.
+    -- Documents that are no longer returned are deleted.
+    -- Return `items, cursor` to send only changes since the last sync.
     return items
 end

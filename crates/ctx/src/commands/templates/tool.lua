@@ -1,7 +1,7 @@
 --[[
   A tool that agents can call.
 
-  Its section in ctx.toml; every key but those of Context Harness is in `context.config`:
+  Its section in ctx.toml; keys that Context Harness does not define are in `context.config`:
 
     [tools.script.@NAME@]
     path = "@PATH@"
@@ -14,7 +14,7 @@
 tool = {
     name = "@NAME@",
     version = "0.1.0",
-    -- Agents choose tools by this sentence.
+    -- Models choose tools by this description.
     description = "List the titles of documents about something",
     parameters = {
         { name = "query", type = "string", required = true, description = "What to look for" },
@@ -27,6 +27,6 @@ function tool.execute(params, context)
     for _, hit in ipairs(context.search(params.query, { limit = params.limit })) do
         table.insert(titles, hit.title)
     end
-    -- Whatever is returned is the answer. `http.post(url, body)` reaches the world, `error("…")` fails.
+    -- The returned value is the result. `http.post(url, body)` sends an HTTP request, `error("…")` fails the call.
     return { count = #titles, titles = json.array(titles) }
 end

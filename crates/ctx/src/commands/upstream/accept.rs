@@ -17,7 +17,7 @@ pub(super) async fn run(name: String, global: &GlobalOptions) -> CommandResult {
     let request = AcceptUpstreamRequest { name: name.clone() };
     let answer = admin::call::<AcceptUpstream>(catalog, request).await?;
     output.print_result(&answer, || match answer.accepted.is_empty() {
-        true => format!("the tools of {name} are those that were accepted"),
+        true => format!("the tools of {name} have not changed since they were accepted"),
         false => format!("accepted the tools of {name}:\n{}", changes::difference_text(&answer.accepted)),
     })
 }

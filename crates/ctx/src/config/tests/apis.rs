@@ -96,8 +96,8 @@ fn an_api_is_there_without_a_variable_that_is_not_set() {
         assert_eq!(apis.len(), 1);
         let warning = |(key, variable): (&str, &str)| {
             format!(
-                "ctx.toml:3: `apis.a.{key}` names the variable {variable}, which is not set: there are no \
-                 credentials of that for `a`"
+                "ctx.toml:3: `apis.a.{key}` names the variable {variable}, which is not set: `a` is \
+                 called without these credentials"
             )
         };
         assert_eq!(warnings, warned.into_iter().map(warning).collect::<Vec<_>>());
@@ -198,12 +198,12 @@ fn every_invalid_key_is_named() {
 fn names_are_shared_with_servers_and_with_what_is_built_in() {
     assert_eq!(
         problems("[apis.context]\nspec = \"a\"\n"),
-        ["ctx.toml:1: `apis.context`: the name `context` is taken by what is built in; give it another"]
+        ["ctx.toml:1: `apis.context`: the name `context` is reserved for a built-in; choose another name"]
     );
     let goes = |line: u8, name: &str, identifier: &str, other: &str| {
         format!(
-            "ctx.toml:{line}: `apis.{name}`: goes by the name `{identifier}`, and so does [{other}]; give one of them \
-             another"
+            "ctx.toml:{line}: `apis.{name}`: has the same name in scripts as [{other}], `{identifier}`; rename one \
+             of them"
         )
     };
     assert_eq!(
@@ -343,11 +343,11 @@ fn invalid_api_and_auth_arguments_are_refused() {
             vec!["pets:KEY", "pets.a:SET"],
             "--auth: `pets` has credentials twice: give one, or one for each scheme",
         ),
-        (vec![spec, spec], vec![], "two APIs are called `pets`; write name=PATH or name=URL"),
+        (vec![spec, spec], vec![], "two APIs have the name `pets`; write name=PATH or name=URL"),
         (
             vec!["tools=https://a/b"],
             vec![],
-            "typed: `apis.tools`: the name `tools` is taken by what is built in; give it another",
+            "typed: `apis.tools`: the name `tools` is reserved for a built-in; choose another name",
         ),
     ] {
         let error = load_with_overrides("", &cli_overrides(&apis, &auth)).err().unwrap();

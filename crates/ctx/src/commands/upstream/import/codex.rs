@@ -71,7 +71,7 @@ fn convert_settings(fields: &Map<String, Value>, section: &mut SectionDraft) -> 
     for key in ["startup_timeout_sec", "startup_timeout_ms"] {
         if fields.contains_key(key) {
             section.notes.push(format!(
-                "not taken: {key}; `upstream_start_timeout` in [limits] is for all servers together"
+                "not imported: {key}; `upstream_start_timeout` in [limits] applies to all servers"
             ));
         }
     }
@@ -106,7 +106,7 @@ fn pattern(name: &str) -> String {
 fn variable(name: &Value, key: &str, before: &str) -> Result<String, String> {
     let name = text_of(name, key)?;
     if !is_variable(name) {
-        return Err(format!("`{name}` in its `{key}` is no name of a variable"));
+        return Err(format!("`{name}` in its `{key}` is not the name of a variable"));
     }
     Ok(format!("{before}${{{name}}}"))
 }
@@ -166,9 +166,9 @@ mod tests {
         assert_eq!(
             convert_server("up", &entry, &CODEX).unwrap().notes,
             [
-                "`${A}` is no variable in that file, and is taken as it stands",
-                "not taken: startup_timeout_sec; `upstream_start_timeout` in [limits] is for all servers together",
-                "not taken, since it means nothing here: required, tools",
+                "`${A}` is not a variable in that file; kept as literal text",
+                "not imported: startup_timeout_sec; `upstream_start_timeout` in [limits] applies to all servers",
+                "not imported, ctx has no such setting: required, tools",
             ]
         );
     }
@@ -177,18 +177,12 @@ mod tests {
     fn an_entry_that_cannot_be_converted_has_a_reason() {
         for (entry, why) in [
             (json!({"command": "x", "enabled": false}), "it is disabled"),
-            (
-                json!({"command": "x", "tool_timeout_sec": 0}),
-                "its `tool_timeout_sec` is not what it should be",
-            ),
-            (
-                json!({"command": "x", "tool_timeout_sec": 1e12}),
-                "its `tool_timeout_sec` is not what it should be",
-            ),
-            (json!({"command": "x", "enabled_tools": "a"}), "its `enabled_tools` is not what it should be"),
+            (json!({"command": "x", "tool_timeout_sec": 0}), "its `tool_timeout_sec` is invalid"),
+            (json!({"command": "x", "tool_timeout_sec": 1e12}), "its `tool_timeout_sec` is invalid"),
+            (json!({"command": "x", "enabled_tools": "a"}), "its `enabled_tools` is invalid"),
             (
                 json!({"url": "https://x", "bearer_token_env_var": "a b"}),
-                "`a b` in its `bearer_token_env_var` is no name of a variable",
+                "`a b` in its `bearer_token_env_var` is not the name of a variable",
             ),
         ] {
             assert_eq!(convert_server("up", &entry, &CODEX).unwrap_err(), why);

@@ -58,7 +58,7 @@ pub(super) fn convert_server(
     entry: &Value,
     dialect: &SettingsDialect,
 ) -> Result<ConvertedServer, String> {
-    let fields = entry.as_object().ok_or("it is no object")?;
+    let fields = entry.as_object().ok_or("it is not an object")?;
     if fields.get("disabled") == Some(&json!(true)) || fields.get("enabled") == Some(&json!(false)) {
         return Err("it is disabled".to_owned());
     }
@@ -100,7 +100,7 @@ pub(super) fn convert_server(
     let unknown: Vec<&str> = fields.keys().map(String::as_str).filter(|key| !is_known(key)).collect();
     let SectionDraft { fields, mut notes } = section;
     if !unknown.is_empty() {
-        notes.push(format!("not taken, since it means nothing here: {}", unknown.join(", ")));
+        notes.push(format!("not imported, ctx has no such setting: {}", unknown.join(", ")));
     }
     notes.dedup();
     Ok(ConvertedServer { section: Value::Object(fields), notes, hints })
@@ -108,7 +108,7 @@ pub(super) fn convert_server(
 
 /// The reason why a server with a malformed value under this key is left out.
 pub(super) fn malformed(key: &str) -> String {
-    format!("its `{key}` is not what it should be")
+    format!("its `{key}` is invalid")
 }
 
 fn convert_transport(fields: &Map<String, Value>, section: &mut SectionDraft) -> Result<(), String> {
@@ -119,7 +119,7 @@ fn convert_transport(fields: &Map<String, Value>, section: &mut SectionDraft) ->
                 section.fields.insert("transport".to_owned(), json!("sse"));
             }
             "stdio" | "http" | "streamable-http" | "streamableHttp" => {}
-            other => return Err(format!("its type `{other}` is not known")),
+            other => return Err(format!("unknown type `{other}`")),
         },
         Some(_) => return Err(malformed("type")),
     }
@@ -178,11 +178,11 @@ mod tests {
     #[test]
     fn an_entry_that_cannot_be_converted_has_a_reason() {
         for (entry, why) in [
-            (json!([]), "it is no object"),
+            (json!([]), "it is not an object"),
             (json!({"command": "x", "disabled": true}), "it is disabled"),
-            (json!({"command": ["x"]}), "its `command` is not what it should be"),
-            (json!({"command": "x", "args": [{}]}), "its `args` is not what it should be"),
-            (json!({"url": "https://x", "type": "websocket"}), "its type `websocket` is not known"),
+            (json!({"command": ["x"]}), "its `command` is invalid"),
+            (json!({"command": "x", "args": [{}]}), "its `args` is invalid"),
+            (json!({"url": "https://x", "type": "websocket"}), "unknown type `websocket`"),
         ] {
             assert_eq!(convert_server("up", &entry, &EDITORS).unwrap_err(), why);
         }
@@ -192,7 +192,7 @@ mod tests {
     fn skipped_keys_and_secrets_are_reported() {
         let entry = json!({"url": "https://x", "autoApprove": [], "headers": {"Authorization": "Bearer abc", "X": "y"}});
         let converted = convert_server("git hub", &entry, &EDITORS).unwrap();
-        assert_eq!(converted.notes, ["not taken, since it means nothing here: autoApprove"]);
+        assert_eq!(converted.notes, ["not imported, ctx has no such setting: autoApprove"]);
         assert_eq!(
             converted.hints,
             [

@@ -77,7 +77,7 @@ impl Import {
         let text = match edit_all(SettingsFormat::Toml, "", &new_entries) {
             Ok(EditOutcome::Added(text) | EditOutcome::Replaced(text)) => text,
             Ok(EditOutcome::Unchanged) => String::new(),
-            Err(error) => return Err(CommandError::new(format!("the sections cannot be written: {error}"))),
+            Err(error) => return Err(CommandError::new(format!("cannot serialize the sections: {error}"))),
         };
         let names: Vec<&str> = plan.added.iter().map(|(name, _)| name.as_str()).collect();
         let skipped: Vec<Value> =
@@ -99,11 +99,15 @@ impl Import {
         output.print_result(&answer, || match &written.backup {
             None => format!("nothing was added to {shown}"),
             Some(backup) => {
-                format!("added {} to {shown}\nwhat it was is in {}", names.join(", "), backup.display())
+                format!(
+                    "added {} to {shown}\nthe previous version is in {}",
+                    names.join(", "),
+                    backup.display()
+                )
             }
         })?;
         if !names.is_empty() {
-            output.say("look at them; `ctx trust` lets them run, `ctx upstream list` tries them");
+            output.say("review them; `ctx trust` allows them to run, `ctx upstream list` connects to them");
         }
         Ok(())
     }
@@ -141,12 +145,12 @@ impl ImportPlan {
             return Err("it has no name".to_owned());
         }
         if known_names.iter().any(|known| known == name) {
-            return Err(format!("there is a [{SERVERS_KEY}.{name}] already, which stays as it is"));
+            return Err(format!("there is a [{SERVERS_KEY}.{name}] already, which is not changed"));
         }
         if let Some(similar) =
             known_names.iter().find(|known| Identifier::sanitize(known) == Identifier::sanitize(name))
         {
-            return Err(format!("scripts could not tell it from `{similar}`"));
+            return Err(format!("in scripts it would have the same name as `{similar}`"));
         }
         if is_this_program(entry, config) {
             return Err("it is ctx itself".to_owned());

@@ -27,7 +27,7 @@ pub(super) fn convert_variables(text: &str, notes: &mut Vec<String>) -> String {
 pub(super) fn escape_literal(text: &str, notes: &mut Vec<String>) -> String {
     for after in text.split("${").skip(1) {
         if let Some((name, _)) = after.split_once('}').filter(|(name, _)| is_variable(name)) {
-            notes.push(format!("`${{{name}}}` is no variable in that file, and is taken as it stands"));
+            notes.push(format!("`${{{name}}}` is not a variable in that file; kept as literal text"));
         }
     }
     text.replace("${", "$${")
@@ -55,7 +55,7 @@ fn variable_of(inside: &str, notes: &mut Vec<String>) -> Option<String> {
         return Some(format!("${{{inside}}}"));
     }
     if name.split_once(':').is_some_and(|(kind, _)| is_variable(kind)) {
-        notes.push(format!("`${{{name}}}` means nothing here, and is taken as it stands"));
+        notes.push(format!("`${{{name}}}` is not supported; kept as literal text"));
     }
     None
 }
@@ -105,7 +105,7 @@ mod tests {
             notes,
             [
                 "the editor asks for `key`; set the variable KEY instead",
-                "`${command:pick}` means nothing here, and is taken as it stands"
+                "`${command:pick}` is not supported; kept as literal text"
             ]
         );
     }

@@ -33,22 +33,22 @@ pub(super) async fn login(
     let logging_in = async {
         let redirect = RedirectListener::listen()
             .await
-            .map_err(|error| CommandError::new(format!("cannot wait for the answer: {error}")))?;
+            .map_err(|error| CommandError::new(format!("cannot listen for the OAuth redirect: {error}")))?;
         let login = upstreams.login(name, redirect.url()).await.map_err(|error| {
             failed(workspace, &error).hint(format!(
-                "a server that wants another kind of login gets it by `headers` in [{section}]"
+                "for a server without OAuth, set its credentials with `headers` in [{section}]"
             ))
         })?;
-        output.say(&format!("log in at {} to let ctx use {name}:\n  {}", login.issuer(), login.url()));
+        output.say(&format!("log in at {} to authorize ctx for {name}:\n  {}", login.issuer(), login.url()));
         if open_browser && let Err(problem) = browser::open(login.url()) {
-            output.say(&format!("no browser can be opened ({problem}); open the address in one"));
+            output.say(&format!("cannot open a browser ({problem}); open the address yourself"));
         }
         let answer = tokio::time::timeout(
             LOGIN_MAX,
             redirect.wait_for_response(|query| login.matches_redirect(query)),
         );
         let answer = answer.await.map_err(|_| {
-            CommandError::new(format!("nobody logged in within {} minutes", LOGIN_MAX.as_secs() / 60))
+            CommandError::new(format!("no login within {} minutes", LOGIN_MAX.as_secs() / 60))
         })?;
         login.finish(&answer).await.map_err(|error| failed(workspace, &error))?;
         upstreams.wait_until_connected(name).await.map_err(|error| {
@@ -58,7 +58,7 @@ pub(super) async fn login(
     tokio::select! {
         result = logging_in => result?,
         exit = signals.next_exit() => {
-            return Err(CommandError { exit, ..CommandError::new("given up; nothing was changed") });
+            return Err(CommandError { exit, ..CommandError::new("cancelled; nothing was changed") });
         }
     }
     let tools = upstreams.statuses().first().map_or(0, |status| status.tools);
@@ -76,8 +76,8 @@ pub(super) fn logout(name: &str, url: Option<&str>, global: &GlobalOptions) -> C
         _ => false,
     };
     global.output().print_result(&json!({ "name": name, "forgotten": forgotten }), || match forgotten {
-        true => format!("✓ the login at {name} is forgotten\n"),
-        false => format!("you were not logged in at {name}\n"),
+        true => format!("✓ logged out of {name}\n"),
+        false => format!("there was no login for {name}\n"),
     })
 }
 

@@ -15,8 +15,9 @@ const HEAD_MAX: usize = 16 << 10;
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of requests read concurrently.
 const CONNECTIONS_MAX: usize = 16;
-const DONE_PAGE: &str = "You are back at ctx, which goes on in its terminal. This window can be closed.";
-const UNEXPECTED_REQUEST_PAGE: &str = "This is not the answer that is waited for here.";
+const DONE_PAGE: &str =
+    "ctx has received the response and continues in the terminal. You can close this window.";
+const UNEXPECTED_REQUEST_PAGE: &str = "This is not the OAuth redirect that ctx is waiting for.";
 
 /// A listener for the authorization response.
 pub(super) struct RedirectListener {
