@@ -59,7 +59,7 @@ impl OAuthSettings {
 
     /// Invalid keys and their problems.
     pub(super) fn problems(&self) -> Vec<(String, String)> {
-        let oauth = self.oauth(PLACEHOLDER_RESOURCE).err();
+        let oauth = self.token_validator(PLACEHOLDER_RESOURCE).err();
         let oauth = oauth.map(|error| (format!("server.oauth.{}", error.option), error.to_string()));
         let policy = self.policy().err();
         let policy = policy.map(|error| ("server.oauth.tool_scopes".to_owned(), error.to_string()));
