@@ -182,7 +182,7 @@ async def a_client_that_cannot_ask_is_told_so(client, setting):
         if setting.era >= "2026":
             same(await mute.refusal(call), MISSING_CAPABILITY)
         else:
-            within("cannot be asked", text(await call))
+            within("does not support", text(await call))
 
 
 @claim

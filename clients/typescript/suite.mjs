@@ -135,7 +135,7 @@ const CLAIMS = {
     const mute = await connect(setting, false);
     const call = mute.call("test_elicitation", { message: "Who are you?" });
     if (setting.era >= "2026") await rejects(call, { code: MISSING_CAPABILITY });
-    else within("cannot be asked", text(await call));
+    else within("does not support", text(await call));
     await mute.close();
   },
 

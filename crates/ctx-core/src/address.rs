@@ -98,8 +98,8 @@ impl AddressPolicy {
         }
         match classify(address)? {
             scope if scope <= self.nearest => Ok(()),
-            NetworkScope::Loopback => Err(ForbiddenAddress("an address of this machine")),
-            _ => Err(ForbiddenAddress("an address of a private network")),
+            NetworkScope::Loopback => Err(ForbiddenAddress("a loopback address")),
+            _ => Err(ForbiddenAddress("a private address")),
         }
     }
 
@@ -156,7 +156,7 @@ fn classify(address: IpAddr) -> Result<NetworkScope, ForbiddenAddress> {
 fn classify_v4(address: Ipv4Addr) -> Result<NetworkScope, ForbiddenAddress> {
     let [first, second, third, _] = address.octets();
     if METADATA_V4.contains(&address) {
-        Err(ForbiddenAddress("a metadata address"))
+        Err(ForbiddenAddress("a cloud metadata address"))
     } else if address.is_link_local() {
         Err(ForbiddenAddress("a link-local address"))
     } else if first == 0 {
@@ -182,7 +182,7 @@ fn classify_v4(address: Ipv4Addr) -> Result<NetworkScope, ForbiddenAddress> {
 }
 
 /// Address class of the IPv6 transition formats, which embed an IPv4 address.
-const TRANSLATED: &str = "an address that stands for another one (6to4, Teredo, SIIT or NAT64)";
+const TRANSLATED: &str = "an IPv6 transition address (6to4, Teredo, SIIT or NAT64)";
 
 fn classify_v6(address: Ipv6Addr) -> Result<NetworkScope, ForbiddenAddress> {
     let segments = address.segments();
@@ -208,7 +208,7 @@ fn classify_v6(address: Ipv6Addr) -> Result<NetworkScope, ForbiddenAddress> {
         }
         [0x2001, 0, ..] => classify_v4(Ipv4Addr::from(!u32::from(last))).and(translated),
         [first, second, ..] if METADATA_V6.contains(&[first, second]) => {
-            Err(ForbiddenAddress("a metadata address"))
+            Err(ForbiddenAddress("a cloud metadata address"))
         }
         _ if address.is_multicast() => Err(ForbiddenAddress("a multicast address")),
         _ if address.is_unicast_link_local() => Err(ForbiddenAddress("a link-local address")),
@@ -231,9 +231,9 @@ mod tests {
         ("169.254.169.254", "a link-local address"),
         ("169.254.0.1", "a link-local address"),
         ("169.254.170.2", "a link-local address"),
-        ("100.100.100.200", "a metadata address"),
-        ("168.63.129.16", "a metadata address"),
-        ("192.0.0.192", "a metadata address"),
+        ("100.100.100.200", "a cloud metadata address"),
+        ("168.63.129.16", "a cloud metadata address"),
+        ("192.0.0.192", "a cloud metadata address"),
         ("0.0.0.0", "an unspecified address"),
         ("0.1.2.3", "an unspecified address"),
         ("224.0.0.1", "a multicast address"),
@@ -245,11 +245,11 @@ mod tests {
         ("fe80::1", "a link-local address"),
         ("febf::1", "a link-local address"),
         ("ff02::1", "a multicast address"),
-        ("fd00:ec2::254", "a metadata address"),
-        ("fd00:ec2:1:2::1", "a metadata address"),
-        ("fd20:ce::254", "a metadata address"),
+        ("fd00:ec2::254", "a cloud metadata address"),
+        ("fd00:ec2:1:2::1", "a cloud metadata address"),
+        ("fd20:ce::254", "a cloud metadata address"),
         ("::ffff:169.254.169.254", "a link-local address"),
-        ("::ffff:168.63.129.16", "a metadata address"),
+        ("::ffff:168.63.129.16", "a cloud metadata address"),
         ("::169.254.169.254", "a link-local address"),
         ("::8.8.8.8", TRANSLATED),
         ("::ffff:0:169.254.169.254", "a link-local address"),
@@ -318,9 +318,9 @@ mod tests {
             assert_eq!(reach.referred_by(ip("127.0.0.1")), reach);
         }
         let refused = AddressPolicy::INTERNET.check(ip("127.0.0.1")).unwrap_err();
-        assert_eq!(refused.to_string(), "an address of this machine");
+        assert_eq!(refused.to_string(), "a loopback address");
         let refused = AddressPolicy::INTERNET.check(ip("10.0.0.1")).unwrap_err();
-        assert_eq!(refused.to_string(), "an address of a private network");
+        assert_eq!(refused.to_string(), "a private address");
         // A name with several addresses has the scope of the farthest.
         assert_eq!(NetworkScope::of_all([ip("127.0.0.1"), ip("8.8.8.8")]), NetworkScope::Internet);
         assert_eq!(NetworkScope::of_all([ip("127.0.0.1"), ip("10.0.0.1")]), NetworkScope::Private);

@@ -185,7 +185,7 @@ impl Tool for AgentTool {
             prompt.tools.clone_from(&self.0.spec().tools);
         }
         let value = serde_json::to_value(prompt)
-            .map_err(|error| ToolError::internal("the agent's prompt cannot be told", error))?;
+            .map_err(|error| ToolError::internal("cannot serialize the agent's prompt", error))?;
         Ok(value.into())
     }
 

@@ -217,13 +217,13 @@ impl ArgumentSchema {
         if let Some(validator) = self.validator.as_ref().filter(|validator| !validator.is_valid(&arguments)) {
             let error_bytes = ERROR_BYTES.saturating_add(path_length_max(&arguments));
             if effort.saturating_mul(error_bytes) > ERRORS_BYTES_MAX {
-                return Err(ToolError::bad_request("the arguments do not fit the tool's schema"));
+                return Err(ToolError::bad_request("the arguments do not match the tool's schema"));
             }
             let errors = validator.iter_errors(&arguments).take(PROBLEMS_MAX);
             let mut problems: Vec<String> = errors.map(|error| self.explain(&error, body_form)).collect();
             problems.dedup();
             if problems.is_empty() {
-                problems.push("the arguments do not fit the tool's schema".to_owned());
+                problems.push("the arguments do not match the tool's schema".to_owned());
             }
             return Err(ToolError::bad_request(problems.join("; ")));
         }
@@ -276,7 +276,7 @@ impl ArgumentSchema {
         let names = fields.into_iter().flat_map(|fields| fields.keys()).map(String::as_str);
         match nearest(missing, names.filter(|name| !known.contains(name))) {
             // A closed body rejects the field, so the error names it anyway.
-            Some(near) if !self.is_closed(body) => format!(" (did you mean it by `{near}`?)"),
+            Some(near) if !self.is_closed(body) => format!(" (misspelled as `{near}`?)"),
             _ => String::new(),
         }
     }
@@ -302,7 +302,10 @@ impl ArgumentSchema {
 }
 
 fn too_expensive() -> ToolError {
-    ToolError::new(ErrorKind::TooLarge, "checking the arguments by the tool's schema would take too long")
+    ToolError::new(
+        ErrorKind::TooLarge,
+        "validating the arguments against the tool's schema would take too long",
+    )
 }
 
 fn explain_unknown(name: &str, path: &str, known: &[&str]) -> String {

@@ -165,7 +165,7 @@ mod tests {
         let update = schema(&json!({"petId": {"type": "integer"}}), &json!({"type": "object"}), true);
         assert_eq!(
             prepared(&update, &json!({"petid": 1, "name": "x"})).unwrap_err(),
-            "missing required parameter: petId (did you mean it by `petid`?)"
+            "missing required parameter: petId (misspelled as `petid`?)"
         );
     }
 }

@@ -178,7 +178,7 @@ impl Call {
             .calls_left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
             .map_err(|_| {
-            ToolError::new(ErrorKind::Tool, format!("at most {nested_calls} calls may be made inside one"))
+            ToolError::new(ErrorKind::Tool, format!("a call may make at most {nested_calls} nested calls"))
         })?;
         Ok(Self {
             run: RunId::generate(),

@@ -158,7 +158,7 @@ impl Catalog {
         catalog.find_agent(name)?;
         let output = Self::call(&agent::tool_name(name), arguments, call).await?;
         serde_json::from_value(output.value)
-            .map_err(|error| ToolError::internal("the agent's prompt cannot be read", error))
+            .map_err(|error| ToolError::internal("cannot deserialize the agent's prompt", error))
     }
 
     fn find_agent(&self, name: &str) -> Result<&RegisteredAgent, ToolError> {
@@ -216,7 +216,7 @@ impl Catalog {
         };
         let output = Self::call(&resource::tool_name(origin.prefix()), json!({ "uri": uri }), call).await?;
         serde_json::from_value(output.value)
-            .map_err(|error| ToolError::internal("the resource cannot be read", error))
+            .map_err(|error| ToolError::internal("cannot deserialize the resource", error))
     }
 
     /// The store of kept files; used only by [`Call::keep`] and [`Call::kept`].
@@ -267,6 +267,6 @@ async fn compile(registered: &Arc<RegisteredTool>) {
     let registered = registered.clone();
     let compiling = move || registered.argument_schema.get(&registered.entry).json().is_object();
     if let Err(error) = tokio::task::spawn_blocking(compiling).await {
-        tracing::error!(%error, "a schema was not compiled");
+        tracing::error!(%error, "cannot compile an input schema");
     }
 }

@@ -42,7 +42,7 @@ impl Serialize for ContentBlock {
 impl<'de> Deserialize<'de> for ContentBlock {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Self::from_json(value).ok_or_else(|| D::Error::custom("a block of content has a `type`"))
+        Self::from_json(value).ok_or_else(|| D::Error::custom("a content block needs a `type`"))
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) mod compact {
         deserializer: D,
     ) -> Result<Vec<ContentBlock>, D::Error> {
         let block = |value| {
-            ContentBlock::from_json(value).ok_or_else(|| D::Error::custom("a block of content has a `type`"))
+            ContentBlock::from_json(value).ok_or_else(|| D::Error::custom("a content block needs a `type`"))
         };
         match Value::deserialize(deserializer)? {
             Value::String(text) => Ok(vec![ContentBlock::Text(text)]),

@@ -490,7 +490,7 @@ pub(crate) fn subschemas(root: &Value) -> Result<Subschemas, &'static str> {
             return Err("a subschema has its own `$id`");
         }
         match schema.get("$ref").map(|reference| resolve_reference(root, reference)) {
-            Some(None) => return Err("a `$ref` leads outside of it, or to nothing"),
+            Some(None) => return Err("a `$ref` points outside the schema or does not resolve"),
             target => pending.extend(target.flatten()),
         }
         let by_name = schema.get("patternProperties").and_then(Value::as_object);
@@ -517,7 +517,7 @@ pub(crate) fn subschemas(root: &Value) -> Result<Subschemas, &'static str> {
     let mut bytes_left = POINTERS_BYTES_MAX;
     match spend_pointers(&subschemas, root, 0, &mut bytes_left) {
         Some(()) => Ok(subschemas),
-        None => Err("its names are too long"),
+        None => Err("its property names are too long"),
     }
 }
 

@@ -47,7 +47,7 @@ impl Call {
     pub fn load_file(&self, uri: &str) -> Result<StoredFile, ToolError> {
         match self.catalog().file_store() {
             Some(files) => files.load(uri, self.identity()),
-            None => Err(ToolError::not_found("no files are kept here")),
+            None => Err(ToolError::not_found("there is no file store")),
         }
     }
 }

@@ -66,22 +66,22 @@ pub enum QuestionKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuestionError {
     /// The client does not support such questions.
-    #[error("this client cannot be asked")]
+    #[error("the client does not support this kind of question")]
     Unsupported,
     /// The user declined.
-    #[error("the person declined")]
+    #[error("the user declined")]
     Declined,
     /// The user dismissed the question.
-    #[error("the person dismissed the question")]
+    #[error("the user dismissed the question")]
     Cancelled,
     /// The time for answers is over.
-    #[error("nobody answered in time")]
+    #[error("the question timed out")]
     TimedOut,
     /// No client has a form for such a question.
-    #[error("clients can be asked for text, numbers, booleans and choices only")]
+    #[error("clients support questions for text, numbers, booleans and choices only")]
     UnsupportedSchema,
     /// The answer does not match the question.
-    #[error("the answer does not fit the question")]
+    #[error("the answer does not match the question's schema")]
     InvalidAnswer,
 }
 

@@ -173,7 +173,7 @@ impl Tool for ResourceTool {
             annotations: Annotations { read_only: Some(true), ..Annotations::default() },
             ..ToolSpec::new(
                 prefix,
-                format!("Read what a URI beginning with {prefix} names."),
+                format!("Read a resource whose URI begins with {prefix}."),
                 json!({
                     "type": "object",
                     "properties": { "uri": { "type": "string" } },
@@ -187,7 +187,7 @@ impl Tool for ResourceTool {
         let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
         let contents = self.0.read(uri, call).await?;
         let value = serde_json::to_value(contents)
-            .map_err(|error| ToolError::internal("the resource cannot be told", error))?;
+            .map_err(|error| ToolError::internal("cannot serialize the resource", error))?;
         Ok(value.into())
     }
 

@@ -61,7 +61,7 @@ impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             SchemaSource::Stored(value) => fmt::Debug::fmt(value, f),
-            SchemaSource::Generated(_) => f.write_str("Schema(made when asked for)"),
+            SchemaSource::Generated(_) => f.write_str("Schema(generated on demand)"),
         }
     }
 }

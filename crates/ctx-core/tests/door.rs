@@ -82,7 +82,10 @@ async fn a_tool_answers_to_its_full_and_its_outward_name() {
 #[tokio::test]
 async fn colliding_names_are_numbered_with_a_warning() {
     let catalog = with([failing("a-b", "first"), failing("a.b", "second")]).build();
-    assert_eq!(catalog.warnings(), ["two tools of tools collide; `a.b` is now tools.a_b_2"]);
+    assert_eq!(
+        catalog.warnings(),
+        ["two tools of tools have the same name; `a.b` is renamed to tools.a_b_2"]
+    );
     let names: Vec<_> = catalog.entries().map(|entry| entry.name.to_string()).collect();
     assert_eq!(names, ["tools.a_b", "tools.a_b_2"]);
     assert_eq!(refusal(&catalog, "a_b", json!({})).await.1, "first");
@@ -232,7 +235,7 @@ async fn a_call_over_the_rate_is_told_how_long_to_wait() {
     assert_eq!(error.kind(), ErrorKind::RateLimited);
     assert!(wait > Duration::from_secs(1_700) && wait <= Duration::from_secs(1_800), "{wait:?}");
     let seconds = wait.as_secs_f64().ceil();
-    assert_eq!(error.message(), format!("scarce is called too often; try again in {seconds} s"));
+    assert_eq!(error.message(), format!("the rate limit of scarce is exceeded; try again in {seconds} s"));
     for other in ["scarce_too", "free"] {
         answer(&catalog, other, json!({})).await;
     }

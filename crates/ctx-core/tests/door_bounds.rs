@@ -21,7 +21,7 @@ fn branching_schema() -> Value {
 async fn a_schema_of_exponential_cost_is_refused_before_it_is_followed() {
     let error = call_with_schema(branching_schema(), json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    assert_eq!(error.message(), "checking the arguments by the tool's schema would take too long");
+    assert_eq!(error.message(), "validating the arguments against the tool's schema would take too long");
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn errors_are_explained_only_where_all_of_them_fit_in_memory() {
     let long = json!({"k".repeat(100_000): vec![1; 2_000]});
     let error = call_with_schema(schema, long).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadRequest);
-    assert_eq!(error.message(), "the arguments do not fit the tool's schema");
+    assert_eq!(error.message(), "the arguments do not match the tool's schema");
 }
 
 #[tokio::test]

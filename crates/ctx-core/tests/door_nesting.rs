@@ -284,7 +284,7 @@ async fn a_tool_cannot_take_the_calls_inside_out_of_its_own_cancellation() {
 async fn calls_inside_share_one_budget_across_siblings_and_depth() {
     let limits = Limits { nested_calls: 4, ..Limits::default() };
     let catalog = with([relay("run"), echo("e")]).limits(limits).build();
-    let refused = (ErrorKind::Tool, "at most 4 calls may be made inside one".to_owned());
+    let refused = (ErrorKind::Tool, "a call may make at most 4 nested calls".to_owned());
     let pair = json!({"calls": [["e", {}], ["e", {}]]});
     let one = json!({"calls": [["e", {}]]});
 
@@ -338,7 +338,7 @@ async fn another_peer_is_not_another_budget() {
     });
     let limits = Limits { nested_calls: 4, ..Limits::default() };
     let catalog = with([spender, relay("run"), echo("echo")]).limits(limits).build();
-    let expected = (ErrorKind::Tool, "at most 4 calls may be made inside one".to_owned());
+    let expected = (ErrorKind::Tool, "a call may make at most 4 nested calls".to_owned());
     assert_eq!(refusal(&catalog, "spender", json!({})).await, expected);
 }
 

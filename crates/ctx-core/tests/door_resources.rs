@@ -185,7 +185,7 @@ async fn an_origin_whose_prefix_clashes_is_left_out_with_a_warning() {
     for second in ["book://", "book://old/", "book:", "book:__", ""] {
         let catalog = with(&[("library", "book://"), ("archive", second)]).build();
         assert_eq!(prefixes(&catalog), ["book://"], "{second}");
-        let expected = format!("resources of archive are left out: {second} is taken");
+        let expected = format!("resources of archive are left out: the URI prefix {second} is taken");
         assert_eq!(catalog.warnings(), [expected]);
         assert_eq!(read(&catalog, "book://old/atlas").await.unwrap(), "old/atlas");
     }

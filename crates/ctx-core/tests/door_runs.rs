@@ -140,7 +140,7 @@ async fn a_call_inside_is_recorded_when_the_caller_cancels() {
 
     let ended = |message| failed("cancelled", message);
     let expected = [
-        ("tools.slow".to_owned(), ended("the caller went away")),
+        ("tools.slow".to_owned(), ended("the caller disconnected")),
         ("tools.run".to_owned(), ended("the call was cancelled")),
     ];
     assert_eq!(endings(&runs), expected);
@@ -151,7 +151,7 @@ async fn a_call_that_nobody_waits_for_any_more_is_recorded() {
     let (catalog, runs) = build_recorded(with([sleeper("slow", 100)]));
     let call = Catalog::call("slow", json!({}), from_cli(&catalog));
     assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
-    let outcome = failed("cancelled", "the caller went away");
+    let outcome = failed("cancelled", "the caller disconnected");
     assert_eq!(endings(&runs), [("tools.slow".to_owned(), outcome)]);
 }
 

@@ -50,7 +50,7 @@ impl Provider for Connecting {
     }
 
     fn unknown_reason(&self) -> Option<String> {
-        (!self.is_known.load(Ordering::SeqCst)).then(|| "is still being reached".to_owned())
+        (!self.is_known.load(Ordering::SeqCst)).then(|| "is still connecting".to_owned())
     }
 
     async fn wait_until_known(&self) {
@@ -183,7 +183,7 @@ async fn an_early_call_fails_with_the_reason_or_the_nearest_name() {
     let broken =
         Catalog::builder().provider(connecting("broken", Some((1, false)))).runs(runs.clone()).build();
     let (kind, message) = refusal(&broken, "broken.read", json!({})).await;
-    assert_eq!((kind, message.as_str()), (ErrorKind::NotFound, "broken is still being reached"));
+    assert_eq!((kind, message.as_str()), (ErrorKind::NotFound, "broken is still connecting"));
     assert_eq!(runs.take().remove(0).tool, "broken.read");
 }
 

@@ -85,8 +85,8 @@ impl AccessGuard {
             (None, _) => uri_host,
             _ => None,
         };
-        let host =
-            host.ok_or_else(|| ApiError::new(ErrorKind::BadRequest, "one `Host` header is required"))?;
+        let host = host
+            .ok_or_else(|| ApiError::new(ErrorKind::BadRequest, "exactly one `Host` header is required"))?;
         // An absolute request target names a host besides the `Host` header; both must be served here.
         let mut hosts = std::iter::once(host).chain(uri_host);
         if hosts.all(|host| self.hosts.contains(&host_name(host).to_ascii_lowercase())) {
@@ -114,7 +114,7 @@ impl AccessGuard {
         if rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host)) {
             return Ok(None);
         }
-        let message = "web pages of this origin may not call; add it to `server.allowed_origins`";
+        let message = "requests from this origin are not allowed; add it to `server.allowed_origins`";
         Err(ApiError::new(ErrorKind::Forbidden, message))
     }
 

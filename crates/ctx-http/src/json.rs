@@ -50,7 +50,7 @@ async fn collect(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
     match Limited::new(body, bytes_max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(_) => Err(ApiError::new(ErrorKind::BadRequest, "the request body did not arrive whole")),
+        Err(_) => Err(ApiError::new(ErrorKind::BadRequest, "the request body is incomplete")),
     }
 }
 

@@ -84,11 +84,11 @@ fn prompt_item() -> PathItem {
         .name("name")
         .parameter_in(ParameterIn::Path)
         .required(Required::True)
-        .description(Some("The agent, as `/agents/list` names it"))
+        .description(Some("Name of the agent, from `/agents/list`"))
         .schema(Some(reference("AgentName")))
         .build();
     let body = request_body("AgentArguments", Required::False);
-    let summary = "Resolve an agent to what a model is told";
+    let summary = "Resolve an agent to its prompt";
     let operation = operation("prompt_agent", summary, "Prompt").parameter(name).request_body(Some(body));
     path_item(HttpMethod::Post, operation)
 }
@@ -110,7 +110,7 @@ fn operation_with(id: &str, summary: &str, contents: &[(&str, &str)]) -> Operati
         })
         .build();
     let failed = ResponseBuilder::new()
-        .description("Failure; `code` says which")
+        .description("Failure; `code` is its kind")
         .content("application/json", content(ERROR))
         .build();
     OperationBuilder::new()

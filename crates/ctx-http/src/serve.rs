@@ -73,7 +73,7 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => (stream, peer.ip()),
                 Err(error) => {
-                    tracing::debug!(%error, "accept failed");
+                    tracing::debug!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY).await;
                     continue;
                 }
@@ -96,7 +96,7 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
         };
         // Small responses should be sent at once.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "set_nodelay failed");
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let socket = ClientSocket::new(stream, limits.body_timeout, shutdown.clone());
         let connection = http.serve_connection(TokioIo::new(socket), service.clone());
@@ -114,7 +114,7 @@ async fn serve_unboxed(listener: TcpListener, api: Api, shutdown: CancellationTo
                 }
             };
             if let Err(error) = ended {
-                tracing::debug!(%error, "connection ended");
+                tracing::debug!(%error, "connection ended with an error");
             }
             drop(slot);
         });
@@ -146,6 +146,6 @@ async fn refuse(mut socket: ClientSocket, reason: &'static str) {
         socket.shutdown().await
     };
     if let Err(error) = sent.await {
-        tracing::debug!(%error, "a refused connection did not listen");
+        tracing::debug!(%error, "cannot send the refusal of a connection");
     }
 }

@@ -193,8 +193,7 @@ impl QueuedEvents {
     /// The log line that stands for dropped lines.
     fn dropped_lines_event(&mut self) -> Option<CallEvent> {
         let lines = std::mem::take(&mut self.dropped_lines);
-        let message =
-            format!("{lines} lines of the log are left out here: they came faster than they were read");
+        let message = format!("{lines} log lines are left out here: the client reads too slowly");
         (lines > 0).then_some(CallEvent::Line(LogLine { level: tracing::Level::WARN, message }))
     }
 }

@@ -17,7 +17,7 @@ async fn server_with_short_drain(gate: &Arc<CallGate>) -> ApiServer {
 }
 
 fn cancelled() -> RunOutcome {
-    RunOutcome::Failed { code: "cancelled".to_owned(), message: "the caller went away".to_owned() }
+    RunOutcome::Failed { code: "cancelled".to_owned(), message: "the caller disconnected".to_owned() }
 }
 
 /// A run without its id and times.

@@ -281,7 +281,7 @@ async fn a_rate_limited_tool_sends_retry_after() {
     assert_eq!((status, code.as_str()), (429, "rate_limited"), "{message}");
     let seconds: u64 = response.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=1_800).contains(&seconds), "{seconds}");
-    assert_eq!(message, format!("limited is called too often; try again in {seconds} s"));
+    assert_eq!(message, format!("the rate limit of limited is exceeded; try again in {seconds} s"));
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ fn assert_host_forbidden(response: &HttpResponse) {
 }
 
 fn assert_origin_forbidden(response: &HttpResponse) {
-    let message = "web pages of this origin may not call; add it to `server.allowed_origins`".to_owned();
+    let message = "requests from this origin are not allowed; add it to `server.allowed_origins`".to_owned();
     assert_eq!(response.error(), (403, "forbidden".to_owned(), message));
     assert_eq!(response.headers_like("access-control"), []);
 }
@@ -87,7 +87,7 @@ async fn other_names_are_forbidden_on_every_route() {
 #[tokio::test]
 async fn exactly_one_host_is_required() {
     let server = ServerBuilder::with(standard_tools()).start().await;
-    let expected = (400, "bad_request".to_owned(), "one `Host` header is required".to_owned());
+    let expected = (400, "bad_request".to_owned(), "exactly one `Host` header is required".to_owned());
     for request in requests() {
         assert_eq!(server.send(request.clone().without_host()).await.error(), expected);
         assert_eq!(server.send(request.clone().header("Host", "localhost")).await.error(), expected);

@@ -130,23 +130,23 @@ async fn a_token_that_is_not_valid_now_or_not_for_this_server_is_refused() {
     let now = claims(&issuer, json!({}))["iat"].as_u64().unwrap();
     for (changes, why) in [
         (json!({"exp": now - 3600}), "the token has expired"),
-        (json!({"exp": null}), "the token does not say when it expires"),
-        (json!({"exp": "tomorrow"}), "the token does not say when it expires"),
+        (json!({"exp": null}), "the token has no expiry (`exp`)"),
+        (json!({"exp": "tomorrow"}), "the token has no expiry (`exp`)"),
         (json!({"nbf": now + 1800}), "the token is not valid yet"),
-        (json!({"nbf": "now"}), "the token cannot be read"),
-        (json!({"aud": "https://other.example"}), "the token is meant for somebody else"),
+        (json!({"nbf": "now"}), "the token is malformed"),
+        (json!({"aud": "https://other.example"}), "the token has another audience (`aud`)"),
         (
             json!({"aud": ["https://other.example", "https://ctx.example.com"]}),
-            "the token is meant for somebody else",
+            "the token has another audience (`aud`)",
         ),
-        (json!({"aud": []}), "the token is meant for somebody else"),
-        (json!({"aud": null}), "the token does not say whom it is meant for"),
-        (json!({"aud": {"a": RESOURCE}}), "the token does not say whom it is meant for"),
-        (json!({"iss": "https://other.example"}), "the token is from another issuer"),
-        (json!({"iss": format!("{}/", issuer.issuer())}), "the token is from another issuer"),
-        (json!({"iss": [issuer.issuer()]}), "the token cannot be read"),
-        (json!({"iss": null}), "the token cannot be read"),
-        (json!({"sub": null, "client_id": null}), "the token speaks for nobody"),
+        (json!({"aud": []}), "the token has another audience (`aud`)"),
+        (json!({"aud": null}), "the token has no audience (`aud`)"),
+        (json!({"aud": {"a": RESOURCE}}), "the token has no audience (`aud`)"),
+        (json!({"iss": "https://other.example"}), "the token has another issuer (`iss`)"),
+        (json!({"iss": format!("{}/", issuer.issuer())}), "the token has another issuer (`iss`)"),
+        (json!({"iss": [issuer.issuer()]}), "the token is malformed"),
+        (json!({"iss": null}), "the token is malformed"),
+        (json!({"sub": null, "client_id": null}), "the token has no subject (`sub`)"),
     ] {
         let response = server.send(call(&key.sign(&claims(&issuer, changes.clone())))).await;
         assert_eq!(refusal_message(&response), why, "{changes}");
@@ -170,23 +170,23 @@ async fn a_token_that_the_issuer_has_not_signed_is_refused() {
     };
     let admin = encoded(&claims(&issuer, json!({"sub": "root"})));
     let nothing = encoded(&json!({"alg": "none", "kid": "one"}));
-    let unsigned = "the token is no JWT that is signed in a way that is taken";
-    let unaccepted = "the token is signed in a way that is not taken";
+    let unsigned = "the token is not a JWT with a supported signature algorithm";
+    let unaccepted = "the token's signature algorithm is not supported";
     for (token, why) in [
-        (format!("{header}.{admin}.{signature}"), "the token's signature is wrong"),
-        (format!("{header}.{admin}."), "the token's signature is wrong"),
+        (format!("{header}.{admin}.{signature}"), "the token's signature is invalid"),
+        (format!("{header}.{admin}."), "the token's signature is invalid"),
         (format!("{nothing}.{admin}."), unsigned),
         (format!("{nothing}.{admin}.{signature}"), unsigned),
         (key.sign_hs256_with_public_key(&good), unaccepted),
         (rsa.sign_hs256_with_public_key(&good), unaccepted),
-        (SigningKey::new("ES256", "one").sign(&good), "the token's signature is wrong"),
+        (SigningKey::new("ES256", "one").sign(&good), "the token's signature is invalid"),
         (
             key.sign_with_header(&json!({"alg": "ES256", "kid": "one", "typ": "logout+jwt"}), &good),
-            "the token is no access token",
+            "the token is not an access token",
         ),
         (
             key.sign_with_header(&json!({"alg": "ES256", "kid": "one", "crit": ["exp"]}), &good),
-            "the token has critical headers that are not understood",
+            "the token has unsupported critical headers (`crit`)",
         ),
         (
             // The key is published for another algorithm.

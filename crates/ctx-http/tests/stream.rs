@@ -226,7 +226,7 @@ async fn a_connection_serves_on_after_a_stream() {
 }
 
 fn cancelled() -> RunOutcome {
-    RunOutcome::Failed { code: "cancelled".to_owned(), message: "the caller went away".to_owned() }
+    RunOutcome::Failed { code: "cancelled".to_owned(), message: "the caller disconnected".to_owned() }
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ async fn a_body_that_breaks_off_inside_its_encoding_is_a_bad_request() {
     let server = server().await;
     let head =
         post("/tools/echo").header("Content-Type", "application/json").header("Transfer-Encoding", "chunked");
-    let expected = (400, "bad_request".to_owned(), "the request body did not arrive whole".to_owned());
+    let expected = (400, "bad_request".to_owned(), "the request body is incomplete".to_owned());
     let request = [Vec::from(head), b"zz\r\n{}\r\n0\r\n\r\n".to_vec()].concat();
     assert_eq!(server.send(request).await.error(), expected);
 }

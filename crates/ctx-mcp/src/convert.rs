@@ -115,7 +115,7 @@ fn result_without_meta(output: Output, has_output_schema: bool) -> CallToolResul
     }
     let structured = output.structured().cloned().map(Value::Object);
     if has_output_schema && structured.is_none() {
-        let message = "the tool's answer is not the object that its output schema promises";
+        let message = "the tool has an output schema, but its result is not an object";
         return tool_failure(&ToolError::new(ErrorKind::Tool, message));
     }
     let mut content: Vec<_> = output.to_blocks().into_iter().map(block).collect();

@@ -58,9 +58,7 @@ async fn an_answer_goes_to_the_call_that_asked() {
 #[tokio::test]
 async fn the_tool_learns_that_an_elicitation_was_declined_or_dismissed() {
     let fixture = fixture();
-    for (action, text) in
-        [("decline", "the person declined"), ("cancel", "the person dismissed the question")]
-    {
+    for (action, text) in [("decline", "the user declined"), ("cancel", "the user dismissed the question")] {
         let state = park(&fixture, greet()).await;
         let result =
             fixture.send(with_answer(greet(), &state, json!({"action": action}))).await.result().await;
@@ -108,7 +106,7 @@ async fn a_forged_handle_is_refused() {
     let flipped = String::from_utf8(flipped).unwrap();
     for forged in [&format!("{text}-TAMPERED"), &flipped, &text[1..], "", "nonsense", &"x".repeat(100_000)] {
         let message = refusal_of(&fixture, with_answer(greet(), &json!(forged), accept_with_name())).await;
-        assert!(message.contains("not one that this server gave"), "{message}");
+        assert!(message.contains("was not issued by this server"), "{message}");
     }
     // The call still waits for a request with the true handle.
     fixture.send(with_answer(greet(), &state, accept_with_name())).await.result().await;
@@ -120,7 +118,7 @@ async fn a_handle_can_be_used_once() {
     let state = park(&fixture, greet()).await;
     fixture.send(with_answer(greet(), &state, accept_with_name())).await.result().await;
     let message = refusal_of(&fixture, with_answer(greet(), &state, accept_with_name())).await;
-    assert!(message.contains("no longer waits"), "{message}");
+    assert!(message.contains("no longer waiting"), "{message}");
 }
 
 #[tokio::test]
@@ -132,7 +130,7 @@ async fn a_handle_is_bound_to_its_call() {
     let prompt = common::request("prompts/get").named("greet").with_capabilities(json!({"elicitation": {}}));
     for foreign in [welcome, otherwise, call("echo", json!({})), prompt] {
         let message = refusal_of(&fixture, with_answer(foreign, &state, accept_with_name())).await;
-        assert!(message.contains("not one that this server gave"), "{message}");
+        assert!(message.contains("was not issued by this server"), "{message}");
     }
     let elsewhere = self::fixture();
     refusal_of(&elsewhere, with_answer(greet(), &state, accept_with_name())).await;

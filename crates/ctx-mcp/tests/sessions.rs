@@ -150,13 +150,13 @@ async fn an_elicitation_is_answered_during_the_call() {
     let session = TestSession::begin(&fixture, json!({"elicitation": {}})).await;
     for (answer, expected) in [
         (json!({"action": "accept", "content": {"name": "Ada"}}), (true, r#"{"name":"Ada"}"#)),
-        (json!({"action": "decline"}), (false, "the person declined")),
-        (json!({"action": "cancel"}), (false, "the person dismissed the question")),
+        (json!({"action": "decline"}), (false, "the user declined")),
+        (json!({"action": "cancel"}), (false, "the user dismissed the question")),
         (
             json!({"action": "accept", "content": {"name": "A"}}),
-            (false, "the answer does not fit the question"),
+            (false, "the answer does not match the question's schema"),
         ),
-        (json!({"roots": []}), (false, "the answer does not fit the question")),
+        (json!({"roots": []}), (false, "the answer does not match the question's schema")),
     ] {
         let mut stream = session.call(1, "greet", json!({})).await;
         let question = stream.expect("elicitation/create").await;
@@ -176,11 +176,11 @@ async fn the_tool_learns_that_a_client_refused_or_cannot_be_asked() {
     let question = stream.expect("elicitation/create").await;
     let refusal = json!({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -1, "message": "no"}});
     fixture.answer(post(Some(&session.id), &refusal)).await;
-    assert_eq!(result_text(&stream.result().await), (false, "the person declined".to_owned()));
+    assert_eq!(result_text(&stream.result().await), (false, "the user declined".to_owned()));
 
     let unable = TestSession::begin(&fixture, json!({})).await;
     let result = unable.call(1, "greet", json!({})).await.result().await;
-    assert_eq!(result_text(&result), (false, "this client cannot be asked".to_owned()));
+    assert_eq!(result_text(&result), (false, "the client does not support this kind of question".to_owned()));
 }
 
 #[tokio::test]

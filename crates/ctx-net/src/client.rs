@@ -32,7 +32,7 @@ pub struct FixedProxy(Box<reqwest::Proxy>);
 
 /// An invalid proxy URL. The error does not repeat the URL, which may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no URL of a proxy")]
+#[error("not a valid proxy URL")]
 pub struct InvalidProxy;
 
 impl Proxy {

@@ -38,8 +38,8 @@ pub enum NetErrorKind {
     Other,
 }
 
-/// An address that the SSRF policy refuses. Displayed as `a metadata address`, with a note if a host name resolved to
-/// it.
+/// An address that the SSRF policy refuses. Displayed as `a cloud metadata address`, with a note if a host name resolved
+/// to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForbiddenTarget {
     /// The refused address.
@@ -50,7 +50,7 @@ pub struct ForbiddenTarget {
 
 /// A host name whose addresses are all forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it leads to {0}, which may not be connected to")]
+#[error("not allowed to connect to {0}")]
 pub struct ForbiddenHost(pub ForbiddenAddress);
 
 impl NetError {
@@ -165,6 +165,6 @@ impl Error for NetError {
 impl fmt::Display for ForbiddenTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)?;
-        if self.is_resolved { f.write_str(", which is where this name leads") } else { Ok(()) }
+        if self.is_resolved { f.write_str(", which the host name resolves to") } else { Ok(()) }
     }
 }

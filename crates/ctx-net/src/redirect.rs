@@ -13,7 +13,7 @@ const CREDENTIAL_HEADERS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHOR
 
 /// A redirect whose `Location` is not a valid URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the redirect cannot be read")]
+#[error("the redirect's `Location` is not a valid URL")]
 pub struct UnreadableLocation;
 
 /// The headers that a redirect keeps when it leads to another origin.

@@ -17,10 +17,10 @@ const NAMED_HOSTS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// A literal address, or a `localhost` name, that the policy refuses.
-    #[error("is {0}, and the server that names it is not")]
+    #[error("is {0}, which the server may not refer to")]
     Forbidden(ForbiddenAddress),
     /// Remote parties have named too many hosts.
-    #[error("is one more than {NAMED_HOSTS_MAX} hosts that the server names")]
+    #[error("exceeds the limit of {NAMED_HOSTS_MAX} hosts that servers may refer to")]
     TooMany,
 }
 
@@ -164,14 +164,14 @@ mod tests {
         ] {
             for name in names {
                 let refused = resolved(&resolver, name).await.unwrap_err();
-                assert!(refused.ends_with("which may not be connected to"), "{name}: {refused}");
+                assert!(refused.starts_with("not allowed to connect to"), "{name}: {refused}");
             }
             assert_eq!(resolved(&resolver, "127.0.0.1").await, Ok(1));
             assert!(resolved(&resolver, "localhost").await.unwrap() > 0);
         }
         let refused =
             resolved(&CheckedResolver::new(AddressPolicy::INTERNET), "localhost").await.unwrap_err();
-        assert_eq!(refused, "it leads to an address of this machine, which may not be connected to");
+        assert_eq!(refused, "not allowed to connect to a loopback address");
     }
 
     #[tokio::test]

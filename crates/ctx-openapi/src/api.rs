@@ -164,7 +164,8 @@ impl Tool for OperationTool {
 
     async fn run(&self, arguments: Map<String, Value>, call: &Call) -> Result<Output, ToolError> {
         let operation = self.api.description.operations.get(self.index);
-        let operation = operation.ok_or_else(|| ToolError::not_found("the operation is gone"))?;
+        let operation =
+            operation.ok_or_else(|| ToolError::not_found("the operation is no longer in the description"))?;
         // The catalog's schema includes the definitions; that of the operation only refers to them.
         let full_name = format!("{}.{}", self.api.settings.name, self.spec.name);
         let schema = call.catalog().input_schema(&full_name).unwrap_or(&operation.input_schema);
@@ -194,9 +195,8 @@ impl SharedApi {
             (None, _, _) => described_reach,
         };
         if let (Err(forbidden), Some(_)) = (reach.check_host(host), address) {
-            let message = format!(
-                "the description is from the web and says that the API is at {forbidden}; set `base_url` if it is"
-            );
+            let message =
+                format!("the downloaded description has a server at {forbidden}; set `base_url` to allow it");
             return Err(ToolError::new(ErrorKind::Forbidden, message));
         }
         Ok(ApiBase { url, reach, described_reach })

@@ -245,9 +245,7 @@ impl ApiLoader {
             if let Spec::File(path) = &loader.settings.spec
                 && !(loader.is_trusted)(&loader.settings.name, path)
             {
-                return Err(LoadError::Text(
-                    "it is no longer what was trusted, and was not edited here".to_owned(),
-                ));
+                return Err(LoadError::Text("the file has changed since it was trusted".to_owned()));
             }
             let loaded =
                 load_description(&loader.settings.spec, loader.cache.as_ref(), &loader.fetcher, policy)?;
@@ -289,7 +287,9 @@ impl ApiLoader {
                 let name = &self.settings.name;
                 match load_state.api {
                     Some(_) => {
-                        tracing::warn!("{name} stays as it was: its description cannot be read: {reason}")
+                        tracing::warn!(
+                            "{name} keeps its previous description: the new one cannot be read: {reason}"
+                        )
                     }
                     None => {
                         tracing::warn!("{name} cannot be called: its description cannot be read: {reason}")

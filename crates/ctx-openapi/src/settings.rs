@@ -28,7 +28,7 @@ impl Spec {
         }
         let url = Url::parse(text).map_err(|error| ApiError::Address(error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(ApiError::Address("it may not hold a user's name or password".to_owned()));
+            return Err(ApiError::Address("it may not contain a user name or password".to_owned()));
         }
         Ok(Self::Web(url))
     }
@@ -128,15 +128,15 @@ impl Default for ApiLimits {
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// A header that cannot be sent.
-    #[error("the header `{0}` cannot be sent")]
+    #[error("the header `{0}` is invalid")]
     Header(String),
     /// The URL of the description is invalid.
-    #[error("the address of the description cannot be read: {0}")]
+    #[error("the URL of the description is invalid: {0}")]
     Address(String),
     /// The base URL is invalid.
-    #[error("`base_url` cannot be read: {0}")]
+    #[error("`base_url` is not a valid URL: {0}")]
     Base(String),
     /// The URL of the proxy is invalid.
-    #[error("the address of the proxy cannot be read")]
+    #[error("the proxy URL is invalid")]
     Proxy,
 }

@@ -78,7 +78,10 @@ impl Function {
             text.push('\n');
             comment(
                 &mut text,
-                &format!("{} parts of its schema are too many or too deep: `any` here.", self.left_out),
+                &format!(
+                    "{} parts of its schema are too large or too deep, and typed `any` here.",
+                    self.left_out
+                ),
             );
         }
         text

@@ -56,7 +56,7 @@ fn too_many_types_are_named_at_the_end() {
     let text = function.declaration();
     assert!(text.len() < 40_000, "{}", text.len());
     assert!(text.contains("more types are left out here: T"), "{text}");
-    assert!(text.contains("1 parts of its schema are too many or too deep"), "{text}");
+    assert!(text.contains("1 parts of its schema are too large or too deep"), "{text}");
     assert!(function.type_declaration("T255").unwrap().contains("next: any?"));
 }
 
@@ -74,7 +74,7 @@ fn deep_schemas_end_in_any() {
         for _ in 0..200 {
             schema = wrap(schema);
         }
-        assert!(function(&schema).declaration().contains("too many or too deep"));
+        assert!(function(&schema).declaration().contains("too large or too deep"));
     }
 }
 

@@ -244,5 +244,5 @@ fn a_server_with_a_header_of_its_own_is_not_logged_in_at() {
         up.url()
     ));
     assert!(w.ctx("upstream list").success().stdout.contains("failed"));
-    w.ctx("upstream login up").code(1).stderr_contains("up is not a server that one logs in at");
+    w.ctx("upstream login up").code(1).stderr_contains("up is not an upstream with OAuth login");
 }

@@ -52,7 +52,7 @@ fn a_changed_definition_is_shown_refused_and_accepted() {
     w.ctx("upstream accept the-other").success();
     change(&other, "Greets.\nTell it where you live.\nIn English.", "name");
     w.ctx("exec greet.lua").code(1).stderr_contains(
-        "the definition of `greet` has changed since it was accepted; look at it with `ctx upstream list`, accept it \
+        "the definition of `greet` has changed since it was accepted; review it with `ctx upstream list`, accept it \
          with `ctx upstream accept the_other`",
     );
     let listed = w.ctx("upstream list").success();
@@ -60,7 +60,7 @@ fn a_changed_definition_is_shown_refused_and_accepted() {
                     them\n  ~ greet\n      description:\n          …\n        + Tell it where you live.\n          …\n";
     assert!(listed.stdout.ends_with(expected), "{}", listed.stdout);
     assert_eq!(
-        listed.stderr.matches("its tools are not those that were accepted").count(),
+        listed.stderr.matches("its tools differ from the accepted ones").count(),
         1,
         "{}",
         listed.stderr

@@ -157,13 +157,13 @@ fn a_server_that_fails_is_told_and_the_rest_works() {
     let done = w.ctx("exec script.lua").success();
     assert_eq!(done.stdout.trim(), "2");
     assert!(
-        done.stderr.contains("broken: its process ended with exit status: 3; it said: no licence"),
+        done.stderr.contains("broken: its process ended with exit status: 3; stderr: no licence"),
         "{}",
         done.stderr
     );
     let shown = w.ctx("doctor").code(1).stdout;
     assert!(
-        shown.contains("✗ mcp_servers.broken: its process ended with exit status: 3; it said: no licence"),
+        shown.contains("✗ mcp_servers.broken: its process ended with exit status: 3; stderr: no licence"),
         "{shown}"
     );
     w.ctx("upstream test broken")

@@ -46,7 +46,7 @@ impl AwaitedProvider {
             // A provider may have thousands of tools.
             let registering = tokio::task::spawn_blocking(move || own.register(&meters).len());
             if let Err(error) = registering.await {
-                tracing::error!(%error, "tools of {} are not taken up", self.provider.name());
+                tracing::error!(%error, "cannot register the tools of {}", self.provider.name());
             }
         }
         self.tools.get().map(Vec::as_slice)
@@ -92,7 +92,7 @@ impl Catalog {
             Arc::new(catalog)
         });
         registering.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "tools of providers that have settled are not taken up");
+            tracing::error!(%error, "cannot register the tools of connected providers");
             self.clone()
         })
     }

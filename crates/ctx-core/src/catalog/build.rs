@@ -111,7 +111,7 @@ impl CatalogBuilder {
                 });
                 match is_taken {
                     true => catalog.warnings.push(format!(
-                        "resources of {} are left out: {} is taken",
+                        "resources of {} are left out: the URI prefix {} is taken",
                         provider.name(),
                         origin.prefix()
                     )),
@@ -176,7 +176,9 @@ impl Catalog {
         let CatalogEntry { name, spec, exposed, .. } = &registered.entry;
         if name.tool() != &Identifier::sanitize(&spec.name) {
             let (provider, written) = (name.provider(), &spec.name);
-            self.warnings.push(format!("two tools of {provider} collide; `{written}` is now {name}"));
+            self.warnings.push(format!(
+                "two tools of {provider} have the same name; `{written}` is renamed to {name}"
+            ));
         }
         let (full, outward) = (name.to_string(), name.outward());
         if self.is_taken(&registered.entry) {

@@ -301,7 +301,7 @@ impl Catalog {
             true => mask(arguments),
             false => tokio::task::spawn_blocking(move || mask(arguments))
                 .await
-                .map_err(|error| ToolError::internal("the arguments cannot be masked", error))?,
+                .map_err(|error| ToolError::internal("cannot mask secrets in the arguments", error))?,
         };
         if let Some(run) = &mut recorder.run {
             run.arguments = masked;
@@ -370,8 +370,11 @@ impl Catalog {
         let arguments = prepare_arguments(registered, arguments, argument_bytes).await?;
         if let Some(meter) = &registered.meter {
             meter.try_acquire().map_err(|wait| {
-                let message =
-                    format!("{} is called too often; try again in {} s", name.outward(), whole_seconds(wait));
+                let message = format!(
+                    "the rate limit of {} is exceeded; try again in {} s",
+                    name.outward(),
+                    whole_seconds(wait)
+                );
                 ToolError::new(ErrorKind::RateLimited, message).with_retry_after(wait)
             })?;
         }
@@ -462,7 +465,7 @@ async fn prepare_arguments(
         }
     };
     let prepared = tokio::task::spawn_blocking(prepare).await;
-    prepared.unwrap_or_else(|error| Err(ToolError::internal("the arguments cannot be checked", error)))
+    prepared.unwrap_or_else(|error| Err(ToolError::internal("cannot validate the arguments", error)))
 }
 
 /// A run being recorded. If the caller disconnects, the call is dropped, and the run is recorded even then.
@@ -487,7 +490,7 @@ impl Drop for RunRecorder<'_> {
 }
 
 fn abandoned_outcome() -> RunOutcome {
-    let message = "the caller went away".to_owned();
+    let message = "the caller disconnected".to_owned();
     RunOutcome::Failed { code: run_code(ErrorKind::Cancelled).to_owned(), message }
 }
 

@@ -249,7 +249,7 @@ impl SecretMatcher {
         let automaton = AhoCorasickBuilder::new().kind(kind).build(forms.iter().map(|form| &form.bytes));
         let automaton = automaton.map_or_else(
             |error| {
-                tracing::error!(%error, "texts are masked whole, because they cannot be searched for secrets");
+                tracing::error!(%error, "cannot build the search for secrets; all text is masked");
                 SearchAutomaton::Unavailable
             },
             SearchAutomaton::Built,

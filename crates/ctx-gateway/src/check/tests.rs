@@ -648,7 +648,7 @@ impl Provider for StillConnecting {
     }
 
     fn unknown_reason(&self) -> Option<String> {
-        Some("is still being reached".to_owned())
+        Some("is still connecting".to_owned())
     }
 }
 

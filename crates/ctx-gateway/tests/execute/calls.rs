@@ -99,7 +99,7 @@ pub(crate) async fn calls_are_counted_and_bounded() {
     let (kind, message) = bench.failure(&script(101)).await;
     assert_eq!(
         (kind, message.as_str()),
-        (ErrorKind::Tool, "script:2: at most 100 calls may be made inside one")
+        (ErrorKind::Tool, "script:2: a call may make at most 100 nested calls")
     );
     assert_eq!(count.load(Ordering::Relaxed), 100);
 }

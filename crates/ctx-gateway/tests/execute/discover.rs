@@ -408,7 +408,7 @@ impl Provider for ConnectingProvider {
     }
 
     fn unknown_reason(&self) -> Option<String> {
-        (!self.is_known.load(Ordering::SeqCst)).then(|| "is still being reached".to_owned())
+        (!self.is_known.load(Ordering::SeqCst)).then(|| "is still connecting".to_owned())
     }
 
     async fn wait_until_known(&self) {

@@ -52,10 +52,10 @@ impl Issuer {
                 None => self.discover_jwks_url().await?,
             };
             let keys = self.get(&url, reach).await?;
-            let (keys, _) = keys.ok_or_else(|| format!("{url}: there is nothing"))?;
+            let (keys, _) = keys.ok_or_else(|| format!("{url}: not found"))?;
             KeySet::parse(&keys).map_err(|problem| format!("{url}: {problem}"))
         });
-        let timed_out = |_| format!("no answer within {} s", self.limits.fetch_timeout.as_secs_f64());
+        let timed_out = |_| format!("no response within {} s", self.limits.fetch_timeout.as_secs_f64());
         fetched.await.map_err(timed_out)?
     }
 
@@ -67,19 +67,19 @@ impl Issuer {
                 continue;
             };
             let metadata: Metadata = serde_json::from_slice(&document)
-                .map_err(|error| format!("{url}: this is no metadata: {error}"))?;
+                .map_err(|error| format!("{url}: invalid authorization server metadata: {error}"))?;
             if metadata.issuer != self.name {
                 // Metadata of another issuer must not name the keys (issuer mix-up).
-                return Err(format!("{url}: this is the metadata of the issuer `{}`", metadata.issuer));
+                return Err(format!("{url}: the metadata has another issuer, `{}`", metadata.issuer));
             }
             let jwks_url = metadata.jwks_uri.and_then(|text| Url::parse(&text).ok()).filter(is_trusted);
-            let jwks_url = jwks_url.ok_or_else(|| format!("{url}: there is no `jwks_uri` that is secure"))?;
+            let jwks_url = jwks_url.ok_or_else(|| format!("{url}: `jwks_uri` is missing or not https"))?;
             let is_own = jwks_url.host() == self.url.host();
             let reach =
                 if is_own { reach_of_configured(&self.url) } else { AddressPolicy::for_referrer(scope) };
             return Ok((jwks_url, reach));
         }
-        Err("there is no metadata; set `server.oauth.jwks_url`".to_owned())
+        Err("the issuer publishes no metadata; set `server.oauth.jwks_url`".to_owned())
     }
 
     /// Locations of metadata: the well-known name before the issuer's path, or after it as in OpenID Connect.
@@ -107,10 +107,10 @@ impl Issuer {
             return Ok(None);
         }
         if status != StatusCode::OK {
-            return Err(format!("{url}: the answer is {status}"));
+            return Err(format!("{url}: HTTP {status}"));
         }
         let body = response.read(self.limits.response_bytes).await.map_err(|error| match error {
-            BodyError::TooLarge(bytes_max) => format!("{url}: the answer is larger than {bytes_max} bytes"),
+            BodyError::TooLarge(bytes_max) => format!("{url}: the response is larger than {bytes_max} bytes"),
             BodyError::Net(error) => failed(error),
         })?;
         Ok(Some((body, scope)))
@@ -156,7 +156,7 @@ mod tests {
         for host in ["127.0.0.1", "localhost"] {
             let (result, key_requests) = fetch_from_other_host(host, true).await;
             let error = result.unwrap_err();
-            assert!(error.contains("it leads to an address of this machine"), "{error}");
+            assert!(error.contains("not allowed to connect to a loopback address"), "{error}");
             assert_eq!(key_requests, 0);
             assert_eq!(fetch_from_other_host(host, false).await, (Ok(()), 1));
         }

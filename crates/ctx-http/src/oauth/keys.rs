@@ -38,7 +38,7 @@ impl KeySet {
         }
         // The parse error is not shown: it may quote the document, whose content is unknown.
         let document: JwksDocument =
-            serde_json::from_slice(text).map_err(|_| "this is no set of keys".to_owned())?;
+            serde_json::from_slice(text).map_err(|_| "not a JSON Web Key Set".to_owned())?;
         if document.keys.len() > KEYS_MAX {
             return Err(format!("there are more than {KEYS_MAX} keys"));
         }
@@ -138,7 +138,7 @@ impl IssuerKeys {
         let mut state = self.state.subscribe();
         let refreshed = state.wait_for(|state| state.refreshes > refreshes);
         if tokio::time::timeout(self.limits.fetch_timeout, refreshed).await.is_err() {
-            tracing::debug!("no news of the keys in time");
+            tracing::debug!("timed out waiting for a refresh of the signing keys");
         }
     }
 
@@ -161,9 +161,11 @@ impl IssuerKeys {
             let issuer = self.issuer.name();
             match &fetched {
                 Ok(keys) if keys.keys.is_empty() => {
-                    tracing::warn!("the issuer {issuer} publishes no key that can be used");
+                    tracing::warn!("the issuer {issuer} publishes no usable signing key");
                 }
-                Ok(_) if failures > 0 => tracing::info!("the keys of the issuer {issuer} were got again"),
+                Ok(_) if failures > 0 => {
+                    tracing::info!("fetched the signing keys of the issuer {issuer} again")
+                }
                 Ok(_) => {}
                 Err(problem) if failures == 0 => {
                     tracing::warn!(

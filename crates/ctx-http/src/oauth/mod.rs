@@ -103,7 +103,7 @@ impl OAuth {
         let resource = trusted_url("resource", &options.resource)?;
         let jwks_url = options.jwks_url.as_deref().map(|url| trusted_url("jwks_url", url)).transpose()?;
         if options.audience.as_ref().is_some_and(String::is_empty) {
-            let expected = "whom tokens are meant for";
+            let expected = "the audience of the tokens";
             return Err(InvalidOAuthOption { option: "audience", value: String::new(), expected });
         }
         let scopes: BTreeSet<String> = options.scopes.into_iter().collect();
@@ -208,7 +208,7 @@ impl OAuth {
 
 /// A URL that is authenticated by TLS, or is on this machine (loopback).
 fn trusted_url(option: &'static str, text: &str) -> Result<Url, InvalidOAuthOption> {
-    let expected = "an address like `https://login.example.com` (http is for loopback only)";
+    let expected = "a URL like `https://login.example.com` (http is for loopback only)";
     let url = Url::parse(text).ok().filter(is_trusted);
     let url =
         url.filter(|url| url.fragment().is_none() && url.username().is_empty() && url.password().is_none());

@@ -55,8 +55,9 @@ impl OAuth {
     /// Verifies an access token and returns the identity that it proves.
     pub(crate) async fn verify(&self, token: &[u8]) -> Result<Identity, TokenError> {
         signature::install_provider();
-        let header = decode_header(token)
-            .map_err(|_| TokenError::Invalid("the token is no JWT that is signed in a way that is taken"))?;
+        let header = decode_header(token).map_err(|_| {
+            TokenError::Invalid("the token is not a JWT with a supported signature algorithm")
+        })?;
         check_header(&header)?;
         if let Some(keys) = self.keys.current()
             && let Some(checked) = self.check(token, &header, &keys)
@@ -92,18 +93,18 @@ impl OAuth {
 
 fn check_header(header: &Header) -> Result<(), TokenError> {
     if !ALGORITHMS.contains(&header.alg) {
-        return Err(TokenError::Invalid("the token is signed in a way that is not taken"));
+        return Err(TokenError::Invalid("the token's signature algorithm is not supported"));
     }
     // RFC 7515: a critical header that is not understood must be refused, and none is understood here.
     if header.crit.is_some() {
-        return Err(TokenError::Invalid("the token has critical headers that are not understood"));
+        return Err(TokenError::Invalid("the token has unsupported critical headers (`crit`)"));
     }
     let is_other_type = |name: &String| {
         let name = name.to_ascii_lowercase();
         !TOKEN_TYPES.contains(&name.strip_prefix("application/").unwrap_or(&name))
     };
     if header.typ.as_ref().is_some_and(is_other_type) {
-        return Err(TokenError::Invalid("the token is no access token"));
+        return Err(TokenError::Invalid("the token is not an access token"));
     }
     Ok(())
 }
@@ -112,7 +113,7 @@ fn identity_of(claims: &AccessTokenClaims) -> Result<Identity, TokenError> {
     // A service account may have a client id only.
     let subjects = [&claims.sub, &claims.client_id, &claims.azp].into_iter().flatten();
     let subject = subjects.into_iter().find(|name| !name.is_empty()).cloned();
-    let subject = subject.ok_or(TokenError::Invalid("the token speaks for nobody"))?;
+    let subject = subject.ok_or(TokenError::Invalid("the token has no subject (`sub`)"))?;
     let granted = [&claims.scope, &claims.scp].into_iter().flatten();
     Ok(Identity { subject, scopes: granted.flat_map(ScopeClaim::names).collect() })
 }
@@ -121,15 +122,15 @@ fn error_text(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::ExpiredSignature => "the token has expired",
         ErrorKind::ImmatureSignature => "the token is not valid yet",
-        ErrorKind::InvalidIssuer => "the token is from another issuer",
-        ErrorKind::InvalidAudience => "the token is meant for somebody else",
-        ErrorKind::InvalidSignature => "the token's signature is wrong",
+        ErrorKind::InvalidIssuer => "the token has another issuer (`iss`)",
+        ErrorKind::InvalidAudience => "the token has another audience (`aud`)",
+        ErrorKind::InvalidSignature => "the token's signature is invalid",
         ErrorKind::MissingRequiredClaim(claim) => match claim.as_str() {
-            "exp" => "the token does not say when it expires",
-            "aud" => "the token does not say whom it is meant for",
-            _ => "the token does not say whom it is from",
+            "exp" => "the token has no expiry (`exp`)",
+            "aud" => "the token has no audience (`aud`)",
+            _ => "the token has no issuer (`iss`)",
         },
-        _ => "the token cannot be read",
+        _ => "the token is malformed",
     }
 }
 

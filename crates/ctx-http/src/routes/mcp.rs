@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub(crate) async fn handle(State(api): State<Api>, request: Request) -> Result<Response, ApiError> {
     let Some(mcp) = &api.mcp else {
-        return Err(ApiError::new(ErrorKind::NotFound, "MCP is not served here"));
+        return Err(ApiError::new(ErrorKind::NotFound, "this server does not serve MCP"));
     };
     let (parts, body) = request.into_parts();
     let body = read_body(body, &api.limits).await?;

@@ -84,7 +84,9 @@ async fn openapi_document(State(api): State<Api>) -> Result<Json<serde_json::Val
     let catalog = api.catalog.current();
     // On the blocking pool: there may be thousands of tools, with schemas of any size.
     let document = tokio::task::spawn_blocking(move || openapi::document(&catalog)).await;
-    document.map(Json).map_err(|_| ApiError::new(ErrorKind::Internal, "the description cannot be made"))
+    document
+        .map(Json)
+        .map_err(|_| ApiError::new(ErrorKind::Internal, "cannot generate the OpenAPI description"))
 }
 
 fn panic_response(_: Box<dyn Any + Send + 'static>) -> Response {

@@ -254,7 +254,7 @@ mod tests {
             let (result, request_count) = follow_redirect(public, host).await;
             let refusal = result.err().unwrap();
             assert_eq!((refusal.code.as_str(), request_count), (FORBIDDEN, 0), "{host}");
-            assert!(refusal.message.contains("an address of this machine"), "{}", refusal.message);
+            assert!(refusal.message.contains("a loopback address"), "{}", refusal.message);
             // A loopback server may redirect to loopback.
             let (result, request_count) = follow_redirect(ScriptHttp::default(), host).await;
             assert_eq!((result.is_ok(), request_count), (true, 1), "{host}");

@@ -241,7 +241,9 @@ async fn an_elicitation_is_sent() {
     assert_eq!(schema, json!({"type": "object", "properties": fields, "required": []}));
     let error = call_with_peer(&catalog, "x", Arc::new(Listener::default())).await.unwrap_err();
     assert!(
-        error.message().contains("tools/x.lua:2: context.elicit: this client cannot be asked"),
+        error
+            .message()
+            .contains("tools/x.lua:2: context.elicit: the client does not support this kind of question"),
         "{error}"
     );
     assert_eq!(error.question_error(), Some(QuestionError::Unsupported));

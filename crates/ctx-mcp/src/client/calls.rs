@@ -251,7 +251,7 @@ impl ClientHandler for UpstreamHandler {
 
 fn try_deliver(events: &mpsc::Sender<ServerEvent>, event: ServerEvent) {
     if events.try_send(event).is_err() {
-        tracing::debug!("a call does not keep up; what its server told is lost");
+        tracing::debug!("dropped a server's notification or question: the queue of its call is full");
     }
 }
 

@@ -286,9 +286,11 @@ fn describe_initialize_error(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => describe_initialize_error(fallback),
         ClientInitializeError::TransportError { error, .. } => describe_error(unbox_error(&*error.error)),
-        ClientInitializeError::JsonRpcError(error) => format!("it refused to begin: {}", error.message),
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("it refused the MCP handshake: {}", error.message)
+        }
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
-        other => format!("it did not begin as MCP servers do: {other}"),
+        other => format!("it did not complete the MCP handshake: {other}"),
     }
 }
 

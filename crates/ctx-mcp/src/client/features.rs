@@ -141,11 +141,11 @@ impl Connection {
         match tokio::time::timeout(LISTING_TIME_MAX, listing).await {
             Ok(Ok(all)) => Some(all),
             Ok(Err(error)) => {
-                tracing::debug!(%error, ?list, "a server's list cannot be read");
+                tracing::debug!(%error, ?list, "cannot list a server's features");
                 None
             }
             Err(_) => {
-                tracing::debug!(?list, "a server does not list in time");
+                tracing::debug!(?list, "listing a server's features timed out");
                 None
             }
         }

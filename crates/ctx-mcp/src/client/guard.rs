@@ -101,10 +101,10 @@ impl UnsolicitedBudget {
         self.bytes =
             refill(self.bytes, UNSOLICITED_BYTES_PER_SECOND_MAX, UNSOLICITED_BYTES_BURST_MAX) - bytes as f64;
         if self.messages < 0.0 {
-            return Err(format!("more than {UNSOLICITED_BURST_MAX} messages that nobody asked for"));
+            return Err(format!("more than {UNSOLICITED_BURST_MAX} unsolicited messages"));
         }
         if self.bytes < 0.0 {
-            return Err(format!("more than {UNSOLICITED_BYTES_BURST_MAX} bytes that nobody asked for"));
+            return Err(format!("more than {UNSOLICITED_BYTES_BURST_MAX} bytes of unsolicited messages"));
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl ConnectionGuard {
                 () = self.room_freed.notified() => {}
                 () = self.wait_until_closed() => return false,
                 () = tokio::time::sleep_until(until) => self.close(format!(
-                    "it sends requests and does not read the answers: {} of them wait",
+                    "it sends requests and does not read the responses: {} are pending",
                     self.open_max
                 )),
             }
@@ -206,7 +206,7 @@ impl ConnectionGuard {
         }
         let spent = self.counts().unsolicited.spend(json_size(message));
         if let Err(reason) = spent {
-            self.close(format!("it sends {} without pause: {reason}", describe_kind(message)));
+            self.close(format!("it sends too many {}: {reason}", describe_kind(message)));
             return false;
         }
         let mut counts = self.counts();
@@ -230,7 +230,7 @@ impl ConnectionGuard {
             // A server that cannot parse a request does not know its id.
             JsonRpcMessage::Error(error) => error.id.is_none(),
             JsonRpcMessage::Response(_) => {
-                tracing::debug!("a server answers what it was not asked");
+                tracing::debug!("ignored a response that matches no request");
                 false
             }
         }
@@ -245,7 +245,7 @@ impl ConnectionGuard {
     pub(super) fn admits_noise(&self, bytes: usize) -> bool {
         let spent = self.counts().unsolicited.spend(bytes);
         if let Err(reason) = &spent {
-            self.close(format!("it writes what is no message without pause: {reason}"));
+            self.close(format!("it writes too much that is not an MCP message: {reason}"));
         }
         spent.is_ok()
     }
@@ -260,10 +260,10 @@ impl ConnectionGuard {
         let exceeded = match () {
             () if self.closed.is_cancelled() => return None,
             () if counts.outgoing >= OUTGOING_MAX || counts.outgoing_bytes + bytes > OUTGOING_BYTES_MAX => {
-                format!("it does not read what it is sent: {} messages wait", counts.outgoing)
+                format!("it does not read its input: {} messages are queued", counts.outgoing)
             }
             () if counts.unanswered.len() >= REQUESTS_UNANSWERED_MAX => {
-                format!("it does not answer: {REQUESTS_UNANSWERED_MAX} requests wait")
+                format!("it does not respond: {REQUESTS_UNANSWERED_MAX} requests are pending")
             }
             () => {
                 counts.record_sent(message, self.gives_up_probe);
@@ -328,7 +328,7 @@ pub(super) fn request_number(id: &RequestId) -> Option<i64> {
 /// The kind of a message, for the reason of a disconnect.
 fn describe_kind(message: &ServerJsonRpcMessage) -> String {
     if matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) {
-        return "answers to nothing".to_owned();
+        return "responses that match no request".to_owned();
     }
     let message = serde_json::to_value(message).unwrap_or_default();
     let method = message.get("method").and_then(Value::as_str).unwrap_or("messages");
@@ -409,7 +409,7 @@ mod tests {
         });
         assert_eq!(admitted.count(), UNSOLICITED_BURST_MAX as usize);
         let reason = guard.reason().unwrap();
-        assert_eq!(reason, "it sends `ping` without pause: more than 10000 messages that nobody asked for");
+        assert_eq!(reason, "it sends too many `ping`: more than 10000 unsolicited messages");
         assert!(!guard.wait_for_room().await && guard.admit_outgoing(&pong(json!(1))).is_none());
     }
 
@@ -420,7 +420,7 @@ mod tests {
         let log = server_message(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": log}));
         let admitted = (0..1_000).take_while(|_| guard.admits(&log)).count();
         assert!((14..17).contains(&admitted), "{admitted}");
-        assert!(guard.reason().unwrap().starts_with("it sends `notifications/message` without pause: more"));
+        assert!(guard.reason().unwrap().starts_with("it sends too many `notifications/message`: more"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -441,7 +441,7 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, (UNSOLICITED_BURST_MAX as usize - 100) / 2);
-        assert!(guard.reason().unwrap().contains("without pause"));
+        assert!(guard.reason().unwrap().contains("it sends too many"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -460,7 +460,7 @@ mod tests {
         assert!(!guard.wait_for_room().await);
         assert_eq!(
             guard.reason().unwrap(),
-            "it sends requests and does not read the answers: 64 of them wait"
+            "it sends requests and does not read the responses: 64 are pending"
         );
     }
 
@@ -470,7 +470,7 @@ mod tests {
         let waiting: Vec<_> =
             (1..).map_while(|id| guard.admit_outgoing(&request(id, "tools/list"))).collect();
         assert_eq!(waiting.len(), OUTGOING_MAX);
-        assert_eq!(guard.reason().unwrap(), "it does not read what it is sent: 512 messages wait");
+        assert_eq!(guard.reason().unwrap(), "it does not read its input: 512 messages are queued");
         let guard = initialized_guard();
         let large = json!({"name": "x", "arguments": {"text": "x".repeat(30 << 20)}});
         let large = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": large});

@@ -158,7 +158,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for GuardedTransport<T> {
                 Ok(None) => {}
                 Ok(Some(notification)) => match self.queue.try_send(notification) {
                     Ok(()) => drop(self.calls.deliveries.received.fetch_add(1, Ordering::Release)),
-                    Err(_) => tracing::debug!("a server tells more than can be passed on; some is lost"),
+                    Err(_) => tracing::debug!("dropped a server's notification: the queue is full"),
                 },
                 Err(other) => {
                     envelope.notification = *other;

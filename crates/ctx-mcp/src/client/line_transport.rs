@@ -282,7 +282,7 @@ mod tests {
             drop(lines);
             let count = writing.await.unwrap();
             assert!((3..=9).contains(&count), "{count}");
-            assert!(guard.reason().unwrap().contains("bytes that nobody asked for"));
+            assert!(guard.reason().unwrap().contains("bytes of unsolicited messages"));
         }
     }
 

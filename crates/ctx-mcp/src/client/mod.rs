@@ -192,7 +192,7 @@ impl Upstreams {
 
     /// Begins an OAuth login at an upstream; `redirect` is the redirect URI.
     pub async fn login(&self, name: &Identifier, redirect: &str) -> Result<Login, LoginError> {
-        let no_oauth = || LoginError::new(format!("{name} is not a server that one logs in at"));
+        let no_oauth = || LoginError::new(format!("{name} is not an upstream with OAuth login"));
         let upstream = self.find(name).ok_or_else(no_oauth)?;
         Login::begin(upstream.oauth_client().ok_or_else(no_oauth)?, redirect).await
     }
@@ -214,7 +214,7 @@ impl Upstreams {
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(SHUTDOWN_MAX, self.tasks.wait()).await.is_err() {
-            tracing::debug!("a server does not let go");
+            tracing::debug!("upstream connections did not close in time");
         }
     }
 }
@@ -231,7 +231,7 @@ fn oauth_client(
     match OAuthClient::new(url, oauth.clone(), store.clone(), redactor.clone()) {
         Ok(client) => Some(Arc::new(client)),
         Err(error) => {
-            tracing::warn!("{}: nobody can log in: {error}", settings.name);
+            tracing::warn!("{}: OAuth login is not available: {error}", settings.name);
             None
         }
     }

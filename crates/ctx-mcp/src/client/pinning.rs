@@ -90,7 +90,7 @@ impl PinnedDefinitions {
         let remembered = match &self.memory {
             None => Ok(None),
             Some(_) if text.len() > DEFINITION_BYTES_MAX => {
-                Err(format!("they are longer than {DEFINITION_BYTES_MAX} bytes").into())
+                Err(format!("the definition is larger than {DEFINITION_BYTES_MAX} bytes").into())
             }
             Some(memory) => memory.record_seen(&self.key, &text).map(Some),
         };
@@ -100,7 +100,7 @@ impl PinnedDefinitions {
     fn load_stored(&self) -> Option<StoredDefinitions> {
         let loaded = self.memory.as_ref()?.load(&self.key);
         loaded.unwrap_or_else(|error| {
-            tracing::warn!("{}: what is remembered of its tools cannot be read: {error}", self.key.name);
+            tracing::warn!("{}: cannot load its stored definition: {error}", self.key.name);
             None
         })
     }
@@ -132,7 +132,7 @@ impl PinnedDefinitions {
             }
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!("{name}: its tools cannot be remembered: {error}");
+                tracing::warn!("{name}: cannot store its definition: {error}");
                 state.store_error = Some(error.to_string());
             }
         }
@@ -156,13 +156,15 @@ impl PinnedDefinitions {
                         return self.compare_with_retries(None, Ok(Some(remembered)), attempts_left - 1);
                     }
                 }
-                Ok(false) => tracing::debug!("{name}: what was accepted changes all the time"),
-                Err(error) => tracing::debug!("{name}: what was accepted cannot be remembered: {error}"),
+                Ok(false) => {
+                    tracing::debug!("{name}: cannot store its accepted definition: it changes too often")
+                }
+                Err(error) => tracing::debug!("{name}: cannot store its accepted definition: {error}"),
             }
         }
         if !is_reported && !difference.is_empty() {
             tracing::warn!(
-                "{name}: its tools are not those that were accepted: {difference}; look at them with \
+                "{name}: its tools differ from the accepted ones: {difference}; review them with \
                  `ctx upstream list`, accept them with `ctx upstream accept {name}`"
             );
         }
@@ -192,7 +194,7 @@ impl PinnedDefinitions {
             state.store_error.as_ref().filter(|_| self.changes == DefinitionChangePolicy::RequireAcceptance)
         {
             return Some(format!(
-                "whether the definition of `{tool}` was accepted is not known: {store_error}"
+                "cannot check whether the definition of `{tool}` was accepted: {store_error}"
             ));
         }
         let shown = escape_line(tool);
@@ -208,7 +210,7 @@ impl PinnedDefinitions {
                 format!("the definition of `{shown}` has changed since it was accepted")
             }
             difference if difference.added.iter().any(|added| *added == shown) => {
-                format!("`{shown}` was not there when its tools were accepted")
+                format!("`{shown}` was added after its tools were accepted")
             }
             _ => return None,
         };
@@ -231,7 +233,7 @@ impl PinnedDefinitions {
 
     fn with_remedy(&self, problem: &str) -> String {
         let name = &self.key.name;
-        format!("{problem}; look at it with `ctx upstream list`, accept it with `ctx upstream accept {name}`")
+        format!("{problem}; review it with `ctx upstream list`, accept it with `ctx upstream accept {name}`")
     }
 
     fn state(&self) -> MutexGuard<'_, PinState> {

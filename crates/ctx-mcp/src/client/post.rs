@@ -30,7 +30,7 @@ const HTML: &str = "text/html";
 /// Characters of an error response that are shown.
 const ERROR_BODY_CHARS_MAX: usize = 300;
 /// Shown instead of the HTML of a web page.
-const WEB_PAGE: &str = "it answers with a web page (text/html), not with";
+const WEB_PAGE: &str = "it responded with a web page (text/html) instead of";
 /// Events of one SSE response that are not messages, or that answer another request.
 const STRAY_EVENTS_MAX: usize = 1_000;
 
@@ -191,7 +191,7 @@ fn web_page_reason(status: StatusCode, expected: &str) -> String {
 pub(super) fn event_stream_error(response: &Response) -> Option<String> {
     let status = response.status();
     match () {
-        () if has_content_type(response, HTML) => Some(web_page_reason(status, "a stream of events")),
+        () if has_content_type(response, HTML) => Some(web_page_reason(status, "an event stream")),
         () if !status.is_success() => Some(format!("it answered with HTTP {status}")),
         () => None,
     }
@@ -241,7 +241,8 @@ fn message_events(
                 stray_events += 1;
                 let is_admitted = guard.admits_noise(event.data.as_ref().map_or(0, String::len));
                 if stray_events > STRAY_EVENTS_MAX || !is_admitted {
-                    let message = format!("it sent more than {STRAY_EVENTS_MAX} events that are no answer");
+                    let message =
+                        format!("it sent more than {STRAY_EVENTS_MAX} events that are not the response");
                     return as_event(error_response(id.clone(), message));
                 }
                 // rmcp takes the first response on a stream for the response to the request, whatever its id.

@@ -134,13 +134,13 @@ impl ServerProcess {
         self.server.kill().await;
         // A descendant may still hold the pipe.
         let _ = tokio::time::timeout(STDERR_DRAIN_WAIT, &mut self.stderr_reader).await;
-        ended.map_or_else(|_| "its process did not end by itself".to_owned(), describe_exit)
+        ended.map_or_else(|_| "its process did not exit in time and was killed".to_owned(), describe_exit)
     }
 }
 
 fn describe_exit(exit: io::Result<ExitStatus>) -> String {
     match exit {
         Ok(status) => format!("its process ended with {status}"),
-        Err(error) => format!("its process is lost: {error}"),
+        Err(error) => format!("the exit status of its process is unknown: {error}"),
     }
 }

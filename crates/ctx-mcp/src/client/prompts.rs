@@ -36,7 +36,7 @@ impl Agent for UpstreamPrompt {
         let params = GetPromptRequestParams::new(self.original_name()).with_arguments(arguments);
         match self.upstream.request(UpstreamRequest::Prompt(params), true, call).await? {
             ServerResult::GetPromptResult(result) => Ok(self.upstream.namespace.prompt(result)),
-            _ => Err(self.upstream.error("its answer is not that of a prompt")),
+            _ => Err(self.upstream.error("its response is not a `prompts/get` result")),
         }
     }
 
@@ -82,7 +82,7 @@ impl Upstream {
                 values.truncate(CompletionInfo::MAX_VALUES);
                 Ok(Completions { values, total, has_more })
             }
-            Ok(_) => Err(self.error("its answer is not that of a completion")),
+            Ok(_) => Err(self.error("its response is not a `completion/complete` result")),
             Err(error) => Err(self.error(error)),
         }
     }

@@ -105,7 +105,7 @@ impl Reaper {
         if let Some((_, stdin)) = state.running.as_mut()
             && let Err(error) = send_command(stdin, '-', group)
         {
-            tracing::debug!(%error, "the reaper does not listen");
+            tracing::debug!(%error, "cannot send a command to the reaper");
         }
     }
 
@@ -122,7 +122,7 @@ impl Reaper {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
-        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("the reaper has no input"))?;
+        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("the reaper has no stdin"))?;
         Ok((child, stdin))
     }
 }
@@ -138,7 +138,7 @@ fn stop(running: Option<(Child, ChildStdin)>) {
     let Some((mut child, stdin)) = running else { return };
     drop(stdin);
     if let Err(error) = child.wait() {
-        tracing::debug!(%error, "the reaper cannot be waited for");
+        tracing::debug!(%error, "cannot wait for the reaper");
     }
 }
 

@@ -287,12 +287,12 @@ impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
-        let params = CancelledNotificationParam::new(Some(id), Some("nobody waits for it".to_owned()));
+        let params = CancelledNotificationParam::new(Some(id), Some("the request was cancelled".to_owned()));
         let notification = ClientNotification::CancelledNotification(CancelledNotification::new(params));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 if let Err(error) = peer.send_notification(notification).await {
-                    tracing::debug!(%error, "a call could not be taken back");
+                    tracing::debug!(%error, "cannot cancel a call");
                 }
             });
         }

@@ -106,7 +106,7 @@ impl UpstreamResources {
             Ok(page) => page,
             Err(_) => {
                 let name = &self.0.settings.name;
-                tracing::warn!("{name}: it does not list its resources; they are left out for a while");
+                tracing::warn!("{name}: listing its resources timed out; they are left out for a while");
                 self.with_cache(|cache| cache.unresponsive_until = Some(Instant::now() + UNRESPONSIVE_PAUSE));
                 None
             }
@@ -154,7 +154,7 @@ impl Resources for UpstreamResources {
         let start = match from {
             None => PageCursor::default(),
             Some(from) => PageCursor::parse(from)
-                .ok_or_else(|| ToolError::bad_request("this is no cursor of a list of resources"))?,
+                .ok_or_else(|| ToolError::bad_request("not a valid cursor of a list of resources"))?,
         };
         // An unreachable server must not fail the list of all resources.
         let Some(page) = self.load_page(&start).await else { return Ok(ResourcePage::default()) };
@@ -187,7 +187,7 @@ impl Resources for UpstreamResources {
                 let contents = result.contents.into_iter();
                 Ok(contents.filter_map(|content| self.0.namespace.content(content)).collect())
             }
-            Ok(_) => Err(self.0.error("its answer is not that of a resource")),
+            Ok(_) => Err(self.0.error("its response is not a `resources/read` result")),
             // Only the URI can be invalid. Newer servers send this code for an unknown resource, too.
             Err(error) if error.kind() == ErrorKind::BadRequest => {
                 Err(ToolError::not_found(error.message().to_owned()))

@@ -79,12 +79,11 @@ impl Headers {
     pub fn new<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, InvalidHeader> {
         let header = |(name, value): (&str, &str)| {
             let invalid = |why| InvalidHeader(name.to_owned(), why);
-            let key: HeaderName = name.parse().map_err(|_| invalid("has no name that can be sent"))?;
+            let key: HeaderName = name.parse().map_err(|_| invalid("has an invalid name"))?;
             if OWN_HEADERS.contains(&key.as_str()) {
                 return Err(invalid("is set by the protocol itself"));
             }
-            let mut value: HeaderValue =
-                value.parse().map_err(|_| invalid("has a value that cannot be sent"))?;
+            let mut value: HeaderValue = value.parse().map_err(|_| invalid("has an invalid value"))?;
             value.set_sensitive(true);
             Ok((key, value))
         };

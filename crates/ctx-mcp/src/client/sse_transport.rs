@@ -66,10 +66,12 @@ impl SseTransport {
                 None => return Err("it closed the connection".to_owned()),
             }
         };
-        let endpoint = url.join(endpoint_path.trim()).map_err(|_| "it names no address".to_owned())?;
+        let endpoint = url
+            .join(endpoint_path.trim())
+            .map_err(|_| "its message endpoint is not a valid URL".to_owned())?;
         // Posts contain credentials, which are meant for this origin only.
         if endpoint.origin() != url.origin() {
-            return Err("it wants to be spoken to at another server's address".to_owned());
+            return Err("its message endpoint has another origin".to_owned());
         }
         let (headers, oauth) = (headers.clone(), oauth.cloned());
         Ok(Self { client, headers, oauth, endpoint, events, guard: guard.clone() })

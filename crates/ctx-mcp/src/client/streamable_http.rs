@@ -84,7 +84,7 @@ const UNAUTHORIZED: &str = "HTTP 401";
 
 /// The reason for a 403 response although the login has all scopes that the server asks for.
 const FORBIDDEN_DESPITE_SCOPES: &str =
-    "HTTP 403: you are logged in with all that it asks for, and it refuses this all the same";
+    "HTTP 403: forbidden, although the login has all scopes that the server asks for";
 
 /// Sends requests, with an access token if there is a login. A JSON-RPC error in the response belongs to the
 /// request, whatever its ID is: many servers refuse a request before they have parsed its ID, and the call
@@ -344,7 +344,7 @@ impl StreamableHttpClient for StreamableHttp {
             StreamableHttpPostResponse::Json(JsonRpcMessage::Response(answer), session)
                 if is_discover && matches!(answer.result, ServerResult::EmptyResult(_)) =>
             {
-                let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it said nothing", None);
+                let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "empty result", None);
                 StreamableHttpPostResponse::Json(JsonRpcMessage::error(error, Some(answer.id)), session)
             }
             other => other,

@@ -106,7 +106,7 @@ impl ResourceSubscriptions {
         });
         if !has_room {
             tracing::debug!(
-                "more than {SUBSCRIPTIONS_MAX} resources of a server are followed; the rest are not"
+                "more than {SUBSCRIPTIONS_MAX} resource subscriptions at a server; further ones are ignored"
             );
             return None;
         }
@@ -174,8 +174,8 @@ impl SubscriptionSync {
                 let sending = request::send(&self.peer, request);
                 match tokio::time::timeout(RESPONSE_WAIT_MAX, sending).await {
                     Ok(Ok(_)) => {}
-                    Ok(Err(error)) => tracing::debug!(%error, "a server does not tell of changes"),
-                    Err(_) => return tracing::debug!("a server does not say whether it tells of changes"),
+                    Ok(Err(error)) => tracing::debug!(%error, "cannot update a resource subscription"),
+                    Err(_) => return tracing::debug!("updating a resource subscription timed out"),
                 }
             }
             at_server = uris;
@@ -232,7 +232,7 @@ impl SubscriptionSync {
         }
         let opening = tokio::time::timeout(RESPONSE_WAIT_MAX, self.peer.listen(filter.clone()));
         let opened = opening.await.unwrap_or(Err(ServiceError::UnexpectedResponse));
-        opened.inspect_err(|error| tracing::debug!(%error, "a server does not tell of changes")).ok()
+        opened.inspect_err(|error| tracing::debug!(%error, "cannot open a subscription stream")).ok()
     }
 
     /// Handles the notifications of a stream until it ends.
@@ -250,7 +250,7 @@ impl SubscriptionSync {
                 }
                 Ok(Some(_)) => self.subscriptions.lists_changed.notify_one(),
                 Ok(None) => return,
-                Err(error) => return tracing::debug!(%error, "a server tells of changes no more"),
+                Err(error) => return tracing::debug!(%error, "a subscription stream failed"),
             }
         }
     }

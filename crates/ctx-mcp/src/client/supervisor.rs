@@ -129,7 +129,7 @@ impl ServerHandle {
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.status.wait_for(|status| status.exit.is_some() || status.is_gone).await;
         let exit = status.ok().and_then(|status| status.exit);
-        exit.ok_or_else(|| io::Error::other("its supervisor is gone"))
+        exit.ok_or_else(|| io::Error::other("its supervisor has exited"))
     }
 
     /// Sends SIGTERM to the server's process group.
@@ -147,11 +147,11 @@ impl ServerHandle {
         let mut status = self.status.clone();
         let gone = status.wait_for(|status| status.is_gone);
         if tokio::time::timeout(KILL_WAIT_MAX, gone).await.is_err() {
-            tracing::debug!("what a server has started does not end");
+            tracing::debug!("the processes of a server did not exit in time");
             return;
         }
         if let Err(error) = self.supervisor.wait().await {
-            tracing::debug!(%error, "a supervisor cannot be waited for");
+            tracing::debug!(%error, "cannot wait for a supervisor");
         }
     }
 }

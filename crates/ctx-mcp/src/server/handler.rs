@@ -305,10 +305,9 @@ impl ServerHandler for McpHandler {
                 (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
                 Ok(result.into())
             }
-            CallOutcome::Finished(Ok(CatalogResponse::Read(_))) => Err(ErrorData::resource_not_found(
-                "there is nothing at this URI",
-                Some(json!({ "uri": uri })),
-            )),
+            CallOutcome::Finished(Ok(CatalogResponse::Read(_))) => {
+                Err(ErrorData::resource_not_found("no resource has this URI", Some(json!({ "uri": uri }))))
+            }
             CallOutcome::Finished(Ok(_)) => Err(wrong_response_kind()),
             CallOutcome::Finished(Err(error)) if error.kind() == ErrorKind::NotFound => {
                 Err(ErrorData::resource_not_found(error.message().to_owned(), Some(json!({ "uri": uri }))))
@@ -340,7 +339,7 @@ impl ServerHandler for McpHandler {
             }
             return Ok(());
         }
-        let message = format!("a client may follow at most {SUBSCRIPTIONS_MAX} resources");
+        let message = format!("a client may subscribe to at most {SUBSCRIPTIONS_MAX} resources");
         Err(ErrorData::invalid_params(message, None))
     }
 

@@ -25,7 +25,7 @@ const STATELESS_METHODS: &[&str] = &["server/discover", "subscriptions/listen"];
 pub(super) fn unparsed_request_error(method: &str, is_stateless: bool) -> ErrorData {
     let era_methods = if is_stateless { STATELESS_METHODS } else { SESSION_METHODS };
     if COMMON_METHODS.contains(&method) || era_methods.contains(&method) {
-        let message = format!("the parameters of `{method}` are missing something or of the wrong type");
+        let message = format!("the parameters of `{method}` are incomplete or of the wrong type");
         return ErrorData::invalid_params(message, None);
     }
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)

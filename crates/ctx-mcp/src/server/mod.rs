@@ -96,7 +96,7 @@ impl McpServer {
         self.shared.parked_calls.clear();
         self.shared.calls.close();
         if tokio::time::timeout(patience, self.shared.calls.wait()).await.is_err() {
-            tracing::debug!("calls that still run are given up");
+            tracing::debug!("cancelling calls that still run after the grace period");
             self.shared.cancel_calls.cancel();
             self.shared.calls.wait().await;
         }

@@ -28,10 +28,10 @@ struct ParkedCall {
 /// Why a handle resumes no call.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResumeError {
-    #[error("`requestState` is not one that this server gave for this request")]
+    #[error("`requestState` was not issued by this server for this request")]
     InvalidHandle,
     #[error(
-        "the call that `requestState` stands for no longer waits: it was answered, it took too long or the \
+        "the call of this `requestState` is no longer waiting: it was answered, it timed out or the \
          server was restarted; call again without `requestState`"
     )]
     NotParked,

@@ -133,7 +133,7 @@ impl RunningCall {
                 Some(event) = self.events.recv() => event,
                 result = &mut self.result => {
                     self.forward_remaining_events(client).await;
-                    let dropped = |_| Err(ToolError::internal("the call ended without an answer", "dropped"));
+                    let dropped = |_| Err(ToolError::internal("the call ended without a result", "dropped"));
                     let result = result.unwrap_or_else(dropped);
                     return match (result, unanswerable) {
                         (Err(error), Some(want)) if client.is_stateless() && is_refusal(&error) => {
@@ -244,7 +244,7 @@ impl Peer for EventQueuePeer {
 impl EventQueuePeer {
     fn try_send_event(&self, event: CallEvent) {
         if self.0.try_send(event).is_err() {
-            tracing::debug!("a client does not read; what a call told is lost");
+            tracing::debug!("dropped an event of a call: the client reads too slowly");
         }
     }
 }

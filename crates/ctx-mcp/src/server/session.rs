@@ -148,7 +148,7 @@ impl RequestClient {
             sent = self.peer.send_notification(notification) => sent,
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, "a client could not be told");
+            tracing::debug!(%error, "cannot send a notification to a client");
         }
     }
 
@@ -171,11 +171,11 @@ impl RequestClient {
             Ok(ClientResult::ListRootsResult(result)) => to_json(&result),
             Ok(_) => Err(QuestionError::InvalidAnswer),
             Err(ServiceError::McpError(error)) => {
-                tracing::debug!(%error, "a client refused to answer");
+                tracing::debug!(%error, "a client responded with an error");
                 Err(QuestionError::Declined)
             }
             Err(error) => {
-                tracing::debug!(%error, "a client could not be asked");
+                tracing::debug!(%error, "cannot send a request to a client");
                 Err(QuestionError::TimedOut)
             }
         }

@@ -72,7 +72,7 @@ impl SessionManager for BoundedSessionManager {
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
         let (id, transport) = self.inner.create_session().await?;
         for idle in self.admit(&id) {
-            tracing::warn!("more than {SESSIONS_MAX} MCP sessions; the one that was silent longest ends");
+            tracing::warn!("more than {SESSIONS_MAX} MCP sessions; the one idle longest is closed");
             let inner = self.inner.clone();
             // Closing a session whose client does not read takes a while; the new session does not wait for
             // it.

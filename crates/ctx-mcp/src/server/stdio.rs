@@ -21,7 +21,7 @@ const EOF_GRACE: Duration = Duration::from_millis(500);
 #[derive(Debug, thiserror::Error)]
 pub enum StdioError {
     /// The handshake with the client failed.
-    #[error("the client did not begin as MCP clients do: {0}")]
+    #[error("the MCP handshake failed: {0}")]
     Handshake(String),
     /// The server itself failed.
     #[error("the server failed: {0}")]

@@ -216,7 +216,7 @@ async fn a_call_before_the_handshake_waits_for_it() {
     let catalog = Catalog::builder().provider(upstreams.providers().remove(0)).build();
     let unknown: Vec<_> =
         catalog.pending_providers().map(|(name, why)| (name.to_string(), why.unwrap())).collect();
-    assert_eq!(unknown, [("up".to_owned(), "is still being reached".to_owned())]);
+    assert_eq!(unknown, [("up".to_owned(), "is still connecting".to_owned())]);
     let call = async |name: &str, arguments| {
         Catalog::call(name, arguments, Call::new(catalog.clone(), Caller::Cli)).await
     };

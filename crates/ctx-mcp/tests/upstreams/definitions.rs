@@ -220,7 +220,7 @@ async fn a_changed_definition_cannot_be_called_before_it_is_accepted() {
         (error.kind(), error.message()),
         (
             ErrorKind::Forbidden,
-            "up: the definition of `echo` has changed since it was accepted; look at it with `ctx upstream \
+            "up: the definition of `echo` has changed since it was accepted; review it with `ctx upstream \
              list`, accept it with `ctx upstream accept up`"
         )
     );
@@ -238,7 +238,7 @@ async fn a_tool_that_was_added_while_we_run_cannot_be_called_before_it_is_accept
     fixture.call("grow", json!({})).await.unwrap();
     until("the change is told", || fixture.changes.load(Ordering::SeqCst) == 2).await;
     let error = fixture.call("one_more", json!({})).await.unwrap_err();
-    let expected = "up: `one_more` was not there when its tools were accepted; look at it with";
+    let expected = "up: `one_more` was added after its tools were accepted; review it with";
     assert!(error.kind() == ErrorKind::Forbidden && error.message().starts_with(expected), "{error}");
     memory_fixture.memory.accept();
     fixture.call("one_more", json!({})).await.unwrap();
@@ -296,7 +296,7 @@ async fn a_failing_store_lets_tools_be_called_unless_they_must_be_accepted() {
         (error.kind(), error.message()),
         (
             ErrorKind::Forbidden,
-            "up: whether the definition of `echo` was accepted is not known: the disk is full"
+            "up: cannot check whether the definition of `echo` was accepted: the disk is full"
         )
     );
 }

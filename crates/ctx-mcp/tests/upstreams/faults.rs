@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[Test] = tests![faults:
 
 async fn a_failed_start_is_reported_with_stderr() {
     let fixture = UpstreamFixture::of("dies").await;
-    assert_eq!(fixture.reason(), "its process ended with exit status: 3; it said: no licence found for ***");
+    assert_eq!(fixture.reason(), "its process ended with exit status: 3; stderr: no licence found for ***");
     let fixture = UpstreamFixture::with("good", |settings| {
         if let Transport::Stdio(command) = &mut settings.transport {
             command.program = "no-such-program-here".into();
@@ -65,7 +65,7 @@ async fn a_call_whose_server_crashed_is_retried_once() {
     assert_eq!(fixture.call("crash_once", json!({})).await.unwrap().into_data(), json!("second time"));
     assert_eq!(fixture.count_noted("start"), 2);
     let error = fixture.call("crash", json!({})).await.unwrap_err();
-    let message = "up: the connection was lost during the call, and once more when it was repeated";
+    let message = "up: the connection was lost during the call, and again during the retry";
     assert_eq!((error.kind(), error.message()), (ErrorKind::Tool, message));
     assert_eq!(fixture.count_noted("crash"), 2);
 }

@@ -215,7 +215,7 @@ async fn a_secret_with_invisible_characters_is_redacted_in_a_reason() {
         http_response_with(200, &[("Content-Type", "application/json")], &body.to_string())
     });
     let fixture = upstream(web.url("/mcp")).await;
-    assert_eq!(fixture.reason(), "it refused to begin: no ***\\u{200b}");
+    assert_eq!(fixture.reason(), "it refused the MCP handshake: no ***\\u{200b}");
 }
 
 /// A web page, as a server sends it at a URL that is no MCP endpoint.
@@ -229,15 +229,15 @@ fn page(status: u16, title: &str) -> Vec<u8> {
 
 async fn a_web_page_is_reported_in_one_short_line() {
     for (status, reason) in [
-        (200, "HTTP 200 OK: it answers with a web page (text/html), not with MCP"),
-        (404, "HTTP 404 Not Found: it answers with a web page (text/html), not with MCP"),
-        (403, "HTTP 403 Forbidden: it answers with a web page (text/html), not with MCP"),
+        (200, "HTTP 200 OK: it responded with a web page (text/html) instead of MCP"),
+        (404, "HTTP 404 Not Found: it responded with a web page (text/html) instead of MCP"),
+        (403, "HTTP 403 Forbidden: it responded with a web page (text/html) instead of MCP"),
     ] {
         let web = MockWebServer::serve(move |_| page(status, "Sign in"));
         let fixture = upstream(web.url("/mcp")).await;
         assert_eq!(fixture.reason(), reason);
         let sse = upstream_of(web.url("/events"), HttpTransportKind::Sse).await;
-        assert_eq!(sse.reason(), reason.replace("with MCP", "with a stream of events"));
+        assert_eq!(sse.reason(), reason.replace("instead of MCP", "instead of an event stream"));
     }
 }
 
@@ -264,7 +264,7 @@ async fn a_server_of_the_older_transport_gets_a_hint() {
     let reason = upstream(web.url("/v1/sse")).await.reason();
     assert_eq!(
         reason,
-        format!("HTTP 404 Not Found: it answers with a web page (text/html), not with MCP{hint}")
+        format!("HTTP 404 Not Found: it responded with a web page (text/html) instead of MCP{hint}")
     );
     // A refusal that says nothing about the transport.
     let web = MockWebServer::serve(|request| match request.line.starts_with("GET") {

@@ -145,7 +145,7 @@ async fn assert_still_works(fixture: &UpstreamFixture) {
 async fn a_call_is_retried_after_half_a_response() {
     let fixture = UpstreamFixture::of(KIND).await;
     assert_eq!(call(&fixture, "half_once").await, Ok(json!("whole")));
-    let expected = "up: the connection was lost during the call, and once more when it was repeated";
+    let expected = "up: the connection was lost during the call, and again during the retry";
     assert_eq!(call(&fixture, "half").await, Err(expected.to_owned()));
     assert_eq!(fixture.count_noted("half"), 2);
     assert_still_works(&fixture).await;
@@ -224,7 +224,10 @@ async fn invalid_schemas_and_names_harm_no_other_tool() {
         );
     }
     let warnings = catalog.warnings().join("\n");
-    assert!(warnings.contains("two tools of up collide; `my-tool` is now up.my_tool_2"), "{warnings}");
+    assert!(
+        warnings.contains("two tools of up have the same name; `my-tool` is renamed to up.my_tool_2"),
+        "{warnings}"
+    );
     assert!(warnings.contains("arguments of up.faulty0 are not checked"), "{warnings}");
     let missing = Catalog::call("up.nothing", json!({}), Call::new(catalog, Caller::Cli)).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);

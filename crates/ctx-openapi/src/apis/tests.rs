@@ -156,7 +156,7 @@ async fn an_untrusted_file_is_not_loaded_even_the_first_time() {
     fs::write(&path, document("https://attacker.example", "getPet")).unwrap();
     started.changed(2).await;
     let state = started.apis.statuses().remove(0).state;
-    let refused = "it is no longer what was trusted, and was not edited here";
+    let refused = "the file has changed since it was trusted";
     assert_eq!((state, started.functions()), (ApiState::Failed(refused.to_owned()), Vec::new()));
     fs::write(&path, trusted).unwrap();
     started.changed(3).await;
@@ -221,5 +221,5 @@ async fn a_status_names_obstacles_to_calls() {
     assert_eq!(status.skipped, [("POST /pets".to_owned(), "it is not an object".to_owned())]);
     let (locked, missing) = status.missing_credentials.unwrap();
     assert!(locked == 1 && missing.contains("a key for the header `X-Key`"), "{missing}");
-    assert_eq!(status.base_url_error.as_deref(), Some("the document names no server; set `base_url`"));
+    assert_eq!(status.base_url_error.as_deref(), Some("the description names no server; set `base_url`"));
 }

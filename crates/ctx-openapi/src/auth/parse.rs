@@ -63,8 +63,8 @@ pub(crate) fn caller_credentials(
     let Some(value) = call.auth(name) else { return Ok(None) };
     if !settings.accepts_caller_credentials {
         let message = format!(
-            "`{name}` takes no credentials from callers, and `_meta.auth` has some for it; `request_auth = true` in \
-             its section allows that"
+            "`{name}` does not accept credentials from callers in `_meta.auth`; set `request_auth = true` in \
+             its section to allow them"
         );
         return Err(ToolError::new(ErrorKind::Forbidden, message));
     }
@@ -75,7 +75,7 @@ pub(crate) fn caller_credentials(
         |one: &Credential| matches!(one, Credential::ClientCredentials { token_url: Some(_), .. });
     if credentials.all().any(sends_elsewhere) {
         // SSRF: a caller must not choose the endpoint that the client secret is sent to.
-        return Err(invalid_auth("where tokens are got is not the caller's to say; leave out `token_url`"));
+        return Err(invalid_auth("callers may not choose the token endpoint; leave out `token_url`"));
     }
     Ok(Some(credentials))
 }
@@ -85,7 +85,7 @@ fn parse_credential(value: &Value) -> Result<Credential, InvalidCredentials> {
     let fields = match value {
         Value::String(_) => return Ok(Credential::Plain(parse_secret(value, "it")?)),
         Value::Object(fields) => fields,
-        _ => return Err(invalid("must be a text, or a table with a `type`")),
+        _ => return Err(invalid("must be a string, or a table with a `type`")),
     };
     let credential_type = fields.get(TYPE).and_then(Value::as_str);
     let Some((names, keys)) = CREDENTIAL_TYPES
@@ -110,7 +110,7 @@ fn parse_credential(value: &Value) -> Result<Credential, InvalidCredentials> {
             password: Secret::new(required_text(fields, "password")?),
         }),
         "api_key" => match (fields.contains_key("key"), fields.contains_key("value")) {
-            (true, true) => Err(invalid("has both `key` and `value`, which are the same")),
+            (true, true) => Err(invalid("has both `key` and `value`, which mean the same; set one")),
             (false, true) => Ok(Credential::Key(secret_at("value")?)),
             (_, false) => Ok(Credential::Key(secret_at("key")?)),
         },
@@ -127,13 +127,13 @@ fn parse_secret(value: &Value, subject: &str) -> Result<Secret, InvalidCredentia
     match value.as_str() {
         Some("") => Err(InvalidCredentials(format!("{subject} must not be empty"))),
         Some(text) => Ok(Secret::new(text)),
-        None => Err(InvalidCredentials(format!("{subject} must be a text"))),
+        None => Err(InvalidCredentials(format!("{subject} must be a string"))),
     }
 }
 
 fn required_text(fields: &Map<String, Value>, key: &str) -> Result<String, InvalidCredentials> {
     let value = fields.get(key).ok_or_else(|| missing_key(key))?;
-    let text = value.as_str().ok_or_else(|| InvalidCredentials(format!("`{key}` must be a text")))?;
+    let text = value.as_str().ok_or_else(|| InvalidCredentials(format!("`{key}` must be a string")))?;
     Ok(text.to_owned())
 }
 
@@ -151,18 +151,16 @@ fn parse_scopes(value: Option<&Value>) -> Result<Vec<String>, InvalidCredentials
         Some(Value::String(text)) => Ok(text.split_whitespace().map(str::to_owned).collect()),
         Some(Value::Array(items)) => {
             let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
-            texts.collect::<Option<_>>().ok_or_else(|| invalid("`scopes` must be texts"))
+            texts.collect::<Option<_>>().ok_or_else(|| invalid("`scopes` must be strings"))
         }
-        Some(_) => Err(invalid("`scopes` must be a list of texts")),
+        Some(_) => Err(invalid("`scopes` must be a list of strings")),
     }
 }
 
 fn parse_token_url(value: &Value) -> Result<String, InvalidCredentials> {
     let is_address = |text: &&str| text.starts_with("https://") || text.starts_with("http://");
     let address = value.as_str().filter(is_address).filter(|text| url::Url::parse(text).is_ok());
-    address
-        .map(str::to_owned)
-        .ok_or_else(|| invalid("`token_url` must be an address that begins with https://"))
+    address.map(str::to_owned).ok_or_else(|| invalid("`token_url` must be a URL that begins with https://"))
 }
 
 fn missing_key(key: &str) -> InvalidCredentials {
@@ -245,14 +243,14 @@ mod tests {
     #[test]
     fn errors_name_the_key() {
         for (value, why) in [
-            (json!(5), "must be a text, or a table with a `type`"),
-            (json!(null), "must be a text, or a table with a `type`"),
+            (json!(5), "must be a string, or a table with a `type`"),
+            (json!(null), "must be a string, or a table with a `type`"),
             (json!(""), "it must not be empty"),
             (json!({}), "there are no credentials in it"),
             (json!({"type": "magic"}), "needs a `type`: bearer, basic, api_key or oauth2"),
             (json!({"type": 5}), "needs a `type`: bearer, basic, api_key or oauth2"),
             (json!({"type": "bearer"}), "`token` is missing"),
-            (json!({"type": "bearer", "token": 5}), "`token` must be a text"),
+            (json!({"type": "bearer", "token": 5}), "`token` must be a string"),
             (json!({"type": "bearer", "token": ""}), "`token` must not be empty"),
             (json!({"type": "bearer", "tokn": "x"}), "`tokn` is unknown; known here: token"),
             (json!({"type": "basic", "username": "u"}), "`password` is missing"),
@@ -260,19 +258,19 @@ mod tests {
             (json!({"type": "api_key"}), "`key` is missing"),
             (
                 json!({"type": "api_key", "key": "a", "value": "b"}),
-                "has both `key` and `value`, which are the same",
+                "has both `key` and `value`, which mean the same; set one",
             ),
             (json!({"type": "oauth2", "client_id": "i"}), "`client_secret` is missing"),
             (
                 json!({"type": "oauth2", "client_id": "i", "client_secret": "s", "scopes": [1]}),
-                "`scopes` must be texts",
+                "`scopes` must be strings",
             ),
             (
                 json!({"type": "oauth2", "client_id": "i", "client_secret": "s", "token_url": "/t"}),
-                "`token_url` must be an address that begins with https://",
+                "`token_url` must be a URL that begins with https://",
             ),
             (json!({"key": {"token": "x"}}), "`key`: needs a `type`: bearer, basic, api_key or oauth2"),
-            (json!({"key": [1]}), "`key`: must be a text, or a table with a `type`"),
+            (json!({"key": [1]}), "`key`: must be a string, or a table with a `type`"),
         ] {
             assert_eq!(error_text(value.clone()), why, "{value}");
         }

@@ -157,5 +157,5 @@ fn other_pairs(pairs: &str, delimiter: &str, name: &str) -> Vec<String> {
 }
 
 fn unsendable_credential() -> ToolError {
-    ToolError::new(ErrorKind::NotConfigured, "a credential has characters in it that cannot be sent")
+    ToolError::new(ErrorKind::NotConfigured, "a credential has characters that are not valid in a header")
 }

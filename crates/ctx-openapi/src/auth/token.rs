@@ -36,7 +36,7 @@ impl TokenRequest {
     /// The token endpoint; a relative URL is resolved against the API's base URL.
     fn url(&self, base: &Url) -> Result<Url, ToolError> {
         let url = base.join(&self.token_url).map_err(|_| {
-            ToolError::new(ErrorKind::Tool, "the document's address for tokens cannot be read".to_owned())
+            ToolError::new(ErrorKind::Tool, "the description's token URL is invalid".to_owned())
         })?;
         // A wrong `http` address in the description would send the client secret in the clear.
         if self.is_from_description
@@ -44,7 +44,7 @@ impl TokenRequest {
             && url.scheme() != "https"
             && !is_loopback(&url)
         {
-            let message = "the document's address for tokens is not https, as the API's is; set `token_url`";
+            let message = "the description's token URL is not https, but the API's URL is; set `token_url`";
             return Err(ToolError::new(ErrorKind::Forbidden, message));
         }
         Ok(url)

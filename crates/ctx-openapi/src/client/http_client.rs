@@ -121,7 +121,7 @@ impl HttpClient {
             };
             let shown = chain.request().describe();
             if is_downgrade(&sent.url, &target) {
-                let message = format!("{shown}: it leads from https to {}", target.scheme());
+                let message = format!("{shown}: it redirects from https to {}", target.scheme());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
             follow_redirect(&mut chain, response, target).await?;
@@ -145,7 +145,8 @@ impl HttpClient {
                 return Ok((response, chain.into_request().url));
             };
             if !is_allowed(&target) || is_downgrade(&chain.request().url, &target) {
-                let message = format!("{}: it leads to where it may not", chain.request().describe());
+                let message =
+                    format!("{}: it redirects to a URL that is not allowed", chain.request().describe());
                 return Err(ToolError::new(ErrorKind::Forbidden, message));
             }
             follow_redirect(&mut chain, response, target).await?;
@@ -233,7 +234,7 @@ async fn read_response(
     };
     let body = body.map_err(|error| match error {
         BodyError::TooLarge(bytes_max) => {
-            let message = format!("{}: the answer is larger than {bytes_max} bytes", request.describe());
+            let message = format!("{}: the response is larger than {bytes_max} bytes", request.describe());
             ToolError::new(ErrorKind::TooLarge, message)
         }
         BodyError::Net(error) => tool_error(request, error),
@@ -244,7 +245,7 @@ async fn read_response(
 
 fn tool_error(request: &Request, error: NetError) -> ToolError {
     if let Some(forbidden) = error.forbidden_target() {
-        let message = format!("{}: APIs may not be at {forbidden}", request.describe());
+        let message = format!("{}: not allowed to connect to {forbidden}", request.describe());
         return ToolError::new(ErrorKind::Forbidden, message);
     }
     let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Tool };

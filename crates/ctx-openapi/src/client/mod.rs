@@ -72,7 +72,7 @@ impl ApiClient {
         let shown = request.describe();
         let shown = || RequestAuth::default().redactor(self.http_client.secrets()).text(shown.clone());
         if let Some(Err(delay)) = self.meter.as_ref().map(RateLimiter::try_acquire) {
-            let message = format!("{}: the rate limit that is set for this API is used up", shown());
+            let message = format!("{}: the configured rate limit of this API is exceeded", shown());
             return Err(ToolError::new(ErrorKind::RateLimited, message).with_retry_after(delay));
         }
         let deadline = Instant::now().checked_add(time_left);
@@ -90,7 +90,7 @@ impl ApiClient {
         base: &ApiBase,
         deadline: Option<Instant>,
     ) -> Result<ApiResponse, ToolError> {
-        let shut_down = |error| ToolError::internal("requests are not sent any more", error);
+        let shut_down = |error| ToolError::internal("the client of this API was shut down", error);
         let _permit = self.in_flight.acquire().await.map_err(shut_down)?;
         let mut auth = RequestAuth::new(credentials, &self.tokens, &self.http_client, base).await?;
         let (mut retries, mut is_renewed) = (0, false);

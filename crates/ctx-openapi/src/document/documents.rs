@@ -42,8 +42,8 @@ impl RootLocation {
         match self {
             Self::Directory(_) => join_paths(from, reference),
             Self::Web(root) => {
-                let from = Url::parse(from).map_err(|_| "is no URL")?;
-                let target = from.join(reference).map_err(|_| "is no URL")?;
+                let from = Url::parse(from).map_err(|_| "is not a valid URL")?;
+                let target = from.join(reference).map_err(|_| "is not a valid URL")?;
                 let is_web = matches!(target.scheme(), "http" | "https");
                 if !is_web || target.origin() != root.origin() {
                     return Err("is outside of the description's origin");
@@ -51,7 +51,7 @@ impl RootLocation {
                 let is_same_user =
                     target.username() == root.username() && target.password() == root.password();
                 if !is_same_user {
-                    return Err("names a user");
+                    return Err("has another user name or password");
                 }
                 Ok(without_fragment(target))
             }
@@ -140,7 +140,7 @@ impl Documents {
 
     fn fetch_document(&self, address: &str, bytes: &mut usize, fetch: &dyn Fetch) -> Result<Value, String> {
         if self.documents.len() >= DOCUMENTS_MAX {
-            return Err(format!("is one document more than {DOCUMENTS_MAX}"));
+            return Err(format!("exceeds the limit of {DOCUMENTS_MAX} documents"));
         }
         let too_large = || Err(format!("makes the description too large: {}", DescriptionError::TooLarge));
         if *bytes >= TEXT_BYTES_MAX {
@@ -202,7 +202,7 @@ impl Documents {
         match (self.indices.get(&address), self.missing.get(&address)) {
             (Some(index), _) => Ok((*index, fragment)),
             (None, Some(why)) => Err(why.clone()),
-            (None, None) => Err("is not there".to_owned()),
+            (None, None) => Err("does not exist".to_owned()),
         }
     }
 
@@ -221,7 +221,7 @@ pub(crate) struct SingleDocument;
 
 impl Fetch for SingleDocument {
     fn fetch(&self, _: &str) -> Result<String, String> {
-        Err("is another document".to_owned())
+        Err("is in another document".to_owned())
     }
 }
 
@@ -240,7 +240,7 @@ mod tests {
     impl Fetch for MemoryDocuments {
         fn fetch(&self, address: &str) -> Result<String, String> {
             self.fetched.borrow_mut().push(address.to_owned());
-            self.texts.get(address).map(|text| (*text).to_owned()).ok_or("is not there".to_owned())
+            self.texts.get(address).map(|text| (*text).to_owned()).ok_or("does not exist".to_owned())
         }
     }
 
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(documents.locate(0, "parts/pet.yaml#/owner"), Ok((1, "/owner")));
         assert_eq!(documents.locate(1, "../people/owner.yaml"), Ok((2, "")));
         assert_eq!(documents.locate(2, "../api.yaml#/x"), Ok((0, "/x")));
-        assert_eq!(documents.locate(0, "gone.yaml"), Err("is not there".to_owned()));
+        assert_eq!(documents.locate(0, "gone.yaml"), Err("does not exist".to_owned()));
     }
 
     #[test]

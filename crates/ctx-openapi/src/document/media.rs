@@ -130,7 +130,7 @@ pub(super) fn file_schema(description: Option<&str>) -> Value {
                 "name": {"type": "string"},
                 "content_type": {"type": "string"},
             }, "required": ["base64"]},
-            {"type": "object", "description": "A file that a function answered with.", "properties": {
+            {"type": "object", "description": "A file that a function returned.", "properties": {
                 "uri": {"type": "string", "pattern": "^ctx://file/"},
                 "name": {"type": "string"},
                 "content_type": {"type": "string"},

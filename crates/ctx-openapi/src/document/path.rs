@@ -76,7 +76,7 @@ pub(super) fn parse_template(text: &str) -> Result<PathTemplate, String> {
 fn parse_query_pair(pair: &str) -> Result<(String, QueryValue), String> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
     if name.contains(['{', '}']) {
-        return Err("the query in its path has a name that is not fixed".to_owned());
+        return Err("the query in its path has a name with a placeholder".to_owned());
     }
     let inside = value.strip_prefix('{').and_then(|value| value.strip_suffix('}'));
     match inside {
@@ -86,7 +86,7 @@ fn parse_query_pair(pair: &str) -> Result<(String, QueryValue), String> {
         None if !value.contains(['{', '}']) => {
             Ok((name.to_owned(), QueryValue::Fixed(super::documents::percent_decode(value))))
         }
-        _ => Err("the query in its path has a value that is only partly fixed".to_owned()),
+        _ => Err("the query in its path has a value that is only partly a placeholder".to_owned()),
     }
 }
 

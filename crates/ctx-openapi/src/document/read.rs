@@ -105,7 +105,7 @@ impl<'d> DescriptionReader<'d> {
             }
             let name = || format!("{} {path}", method.to_ascii_uppercase());
             if description.operations.len() >= OPERATIONS_MAX {
-                skip(name(), format!("it is one operation more than {OPERATIONS_MAX}"));
+                skip(name(), format!("it exceeds the limit of {OPERATIONS_MAX} operations"));
                 continue;
             }
             let followed = self.documents.follow(operation).map_err(|why| format!("it {why}"));

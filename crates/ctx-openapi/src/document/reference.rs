@@ -80,12 +80,12 @@ impl Documents {
             }
         }
         let (document, fragment) = self.locate(from, reference).map_err(|why| refused(&why))?;
-        let document_value = self.document(document).ok_or_else(|| refused("is not there"))?;
+        let document_value = self.document(document).ok_or_else(|| refused("does not exist"))?;
         let decoded = percent_decode(fragment);
         let found = document_value.pointer(&decoded).map(|value| (value, decoded));
         let found =
             found.or_else(|| document_value.pointer(fragment).map(|value| (value, fragment.to_owned())));
-        let (value, pointer) = found.ok_or_else(|| refused("is not there"))?;
+        let (value, pointer) = found.ok_or_else(|| refused("does not exist"))?;
         Ok(ReferenceTarget { node: DocumentNode { document, value }, pointer })
     }
 

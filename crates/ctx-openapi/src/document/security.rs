@@ -46,8 +46,7 @@ impl<'d> DescriptionReader<'d> {
                     scopes.items().filter_map(|scope| scope.value.as_str()).map(str::to_owned).collect();
                 requirement.insert(name.to_owned(), scopes);
                 if !schemes.contains_key(name) {
-                    schemes
-                        .insert(name.to_owned(), SecurityScheme::Unknown("it is not described".to_owned()));
+                    schemes.insert(name.to_owned(), SecurityScheme::Unknown("undefined".to_owned()));
                 }
             }
             requirements.push(requirement);
@@ -68,7 +67,7 @@ fn parse_scheme(scheme: DocumentNode<'_>) -> SecurityScheme {
             (Some("header"), Some(name)) => api_key(ParameterLocation::Header, name),
             (Some("query"), Some(name)) => api_key(ParameterLocation::Query, name),
             (Some("cookie"), Some(name)) => api_key(ParameterLocation::Cookie, name),
-            _ => unknown("a key without a place or a name"),
+            _ => unknown("apiKey without location or name"),
         },
         ("oauth2", _) => oauth_scheme(scheme),
         ("openidconnect", _) => SecurityScheme::OtherToken,

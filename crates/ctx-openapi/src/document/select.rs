@@ -18,7 +18,7 @@ pub struct Selection {
 
 /// A pattern that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
-#[error("`{pattern}` is not a pattern: {why}")]
+#[error("`{pattern}` is not a valid pattern: {why}")]
 pub struct InvalidPattern {
     pattern: String,
     why: String,

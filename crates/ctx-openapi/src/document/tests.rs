@@ -108,7 +108,7 @@ fn an_invalid_operation_does_not_affect_the_others() {
         [
             skipped("GET /no{", "its path has a brace that is not closed"),
             skipped("GET /text", "it is not an object"),
-            skipped("/gone", "it refers to `#/components/pathItems/Gone`, which is not there"),
+            skipped("/gone", "it refers to `#/components/pathItems/Gone`, which does not exist"),
             skipped(
                 "/passwd",
                 "it refers to `file:///etc/passwd`, which is outside of the description's directory"
@@ -513,7 +513,7 @@ impl Fetch for PartDocuments {
                 Ok("{type: object, properties: {parent: {$ref: pet.yaml}, owner: {$ref: owner.yaml}}}"
                     .to_owned())
             }
-            _ => Err("is not there".to_owned()),
+            _ => Err("does not exist".to_owned()),
         }
     }
 }

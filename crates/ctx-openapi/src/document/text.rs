@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn an_unclosed_bracket_is_reported_at_its_start() {
         let error = parse("openapi: 3.0.0\ntags: [a, b\npaths: {}\n").unwrap_err().to_string();
-        let expected =
-            "line 3, column 6: did not find expected ',' or ']' of what begins at line 2, column 7";
+        let expected = "line 3, column 6: did not find expected ',' or ']', in the collection that begins at line 2, \
+                        column 7";
         assert_eq!(error, expected);
     }
 

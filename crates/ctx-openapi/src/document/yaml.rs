@@ -50,7 +50,9 @@ fn syntax_error(error: &yaml_serde::Error, text: &str) -> DescriptionError {
     let problem = why.split(" at line ").next().unwrap_or(&why);
     let why = match opened_at {
         _ if is_open_quote => "a quote is not closed".to_owned(),
-        Some((line, column)) => format!("{problem} of what begins at line {line}, column {column}"),
+        Some((line, column)) => {
+            format!("{problem}, in the collection that begins at line {line}, column {column}")
+        }
         None => problem.to_owned(),
     };
     DescriptionError::Syntax { line: position.0, column: position.1, why }

@@ -130,7 +130,7 @@ fn read_or_parse(
     if missing_documents == MissingDocuments::Rejected
         && others.iter().any(|(_, fingerprint)| fingerprint.is_none())
     {
-        return Err(LoadError::Text("a text that it refers to is not kept".to_owned()));
+        return Err(LoadError::Text("a document that it refers to is not in the cache".to_owned()));
     }
     if let Some(cache) = cache {
         cache.put(&root, &others, &description);

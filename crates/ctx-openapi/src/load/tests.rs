@@ -195,7 +195,7 @@ async fn nothing_is_requested_after_the_total_deadline() {
     })
     .await
     .unwrap();
-    assert_eq!(over.unwrap_err(), "the texts of the description take more than 120 seconds");
+    assert_eq!(over.unwrap_err(), "loading the documents of the description takes more than 120 seconds");
     assert_eq!(ahead.unwrap(), "type: object");
     assert_eq!(web.requests().len(), 1);
 }
@@ -224,7 +224,7 @@ async fn a_cached_description_is_complete_or_not_used() {
 
     fs::remove_file(&part).unwrap();
     let error = load(spec(), cache.path(), CachePolicy::CacheOnly).await.unwrap_err();
-    assert_eq!(error, "a text that it refers to is not kept");
+    assert_eq!(error, "a document that it refers to is not in the cache");
     assert_eq!(fs::read(&operations).unwrap(), before);
     assert_eq!(web.requests().len(), 2);
 }
@@ -246,7 +246,7 @@ async fn a_public_description_cannot_redirect_to_loopback() {
             tokio::task::spawn_blocking(move || fetcher.fetch_root(&url, CachePolicy::Revalidate, deadline))
         };
         let refused = fetch_root(true).await.unwrap().unwrap_err();
-        assert!(refused.contains("an address of this machine"), "{refused}");
+        assert!(refused.contains("a loopback address"), "{refused}");
         assert!(inner.requests().is_empty(), "{host}");
         let fetched = fetch_root(false).await.unwrap().unwrap();
         assert_eq!((fetched.text.as_str(), fetched.scope), (PETS, NetworkScope::Loopback), "{host}");

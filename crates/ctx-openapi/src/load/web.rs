@@ -101,7 +101,7 @@ impl CachedFetcher {
         let cached = self.read_cache(url);
         match (policy, cached) {
             (CachePolicy::CacheOnly, Some((_, cached))) => Ok(cached),
-            (CachePolicy::CacheOnly, None) => Err("is not kept".to_owned()),
+            (CachePolicy::CacheOnly, None) => Err("is not in the cache".to_owned()),
             (CachePolicy::Revalidate, cached) => {
                 let metadata = cached.as_ref().map(|(metadata, _)| metadata);
                 match self.block_on_until(deadline, self.request_text(url, origin, reach, metadata)) {
@@ -110,7 +110,9 @@ impl CachedFetcher {
                         Ok(FetchedText { text, address, scope: metadata.scope })
                     }
                     // 304 Not Modified, which is only sent to a conditional request.
-                    Ok(None) => cached.map(|(_, cached)| cached).ok_or_else(|| "has not changed".to_owned()),
+                    Ok(None) => cached
+                        .map(|(_, cached)| cached)
+                        .ok_or_else(|| "sent an unexpected HTTP 304".to_owned()),
                     Err(error) => Err(error),
                 }
             }
@@ -127,7 +129,10 @@ impl CachedFetcher {
         let timeout_error = if left > TIME_MAX {
             format!("no answer within {} seconds", TIME_MAX.as_secs())
         } else {
-            format!("the texts of the description take more than {} seconds", TOTAL_TIME_MAX.as_secs())
+            format!(
+                "loading the documents of the description takes more than {} seconds",
+                TOTAL_TIME_MAX.as_secs()
+            )
         };
         if left.is_zero() {
             return Err(timeout_error);

@@ -98,7 +98,7 @@ pub(super) fn next_page(
                 .or_else(|| page_arguments.find_numeric(&OFFSET_PARAMETERS))
                 .is_none() =>
         {
-            NextPage::Unreachable(format!("it gives a cursor (`{name}`) but takes none"))
+            NextPage::Unreachable(format!("it returns a cursor (`{name}`) but has no parameter for one"))
         }
         _ if is_over => NextPage::Last,
         _ => NextPage::Unknown,

@@ -35,7 +35,7 @@ pub(super) fn from_headers(call: &CompletedCall<'_>) -> NextPage {
 /// The next page, according to a link.
 pub(super) fn from_url(call: &CompletedCall<'_>, target: &str) -> NextPage {
     let Some(url) = call.url.join(target).ok().filter(|url| is_same_list(call.url, url)) else {
-        return NextPage::Unreachable("its next page is at another address".to_owned());
+        return NextPage::Unreachable("its next page is at another URL".to_owned());
     };
     let pairs: Vec<_> = url.query_pairs().collect();
     let operation = call.operation;

@@ -31,7 +31,7 @@ pub(crate) fn base_url(
 ) -> Result<Url, RequestError> {
     if let Some(configured) = configured {
         let url = Url::parse(configured)
-            .map_err(|error| RequestError::Base(format!("`base_url` cannot be read: {error}")))?;
+            .map_err(|error| RequestError::Base(format!("`base_url` is not a valid URL: {error}")))?;
         return validate_base_url(url, configured);
     }
     let document = document.filter(|url| is_web(url));
@@ -52,8 +52,8 @@ pub(crate) fn base_url(
         }
     }
     Err(first_error.unwrap_or_else(|| match operation.servers.first() {
-        None => RequestError::Base("the document names no server".to_owned()),
-        Some(server) => RequestError::Base(format!("the document's server `{server}` is not an address")),
+        None => RequestError::Base("the description names no server".to_owned()),
+        Some(server) => RequestError::Base(format!("the description's server `{server}` is not a valid URL")),
     }))
 }
 
@@ -67,7 +67,7 @@ fn validate_base_url(mut url: Url, shown: &str) -> Result<Url, RequestError> {
         return invalid("only http and https can be requested");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return invalid("an address may not hold a user's name or password; configure credentials instead");
+        return invalid("a URL may not contain a user name or password; configure credentials instead");
     }
     if shown.contains(['{', '}']) {
         return invalid(&format!("the variables of `{shown}` have no values"));

@@ -67,7 +67,7 @@ fn encode_value(body: &Body, value: &Value, call: Option<&Call>) -> Result<Encod
         }
     };
     let content_type = HeaderValue::from_str(&content_type)
-        .map_err(|_| invalid("has a kind of content that cannot be sent".to_owned()))?;
+        .map_err(|_| invalid("has an invalid content type".to_owned()))?;
     Ok(EncodedBody { content_type, bytes })
 }
 

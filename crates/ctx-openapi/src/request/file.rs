@@ -11,8 +11,8 @@ use ctx_core::{Call, FILE_PREFIX};
 use serde_json::Value;
 
 /// The error for a value that is not a file.
-const EXPECTED_FILE: &str = "must be a string, or a table with `base64` or the `uri` of a file that an answer told of, and \
-    `name` and `content_type` if they matter";
+const EXPECTED_FILE: &str = "must be a string, or a table with `base64` or the `uri` of a file that a function \
+    returned, and optionally `name` and `content_type`";
 
 /// The only fields of a value that [`FileArgument::is_unambiguous`] takes for a file.
 const FILE_FIELDS: [&str; 6] = ["base64", "uri", "name", "filename", "content_type", "bytes"];
@@ -42,9 +42,9 @@ impl FileArgument {
         let (name, content_type) = (field("name").or_else(|| field("filename")), field("content_type"));
         let bytes = match file_source(value).ok_or(EXPECTED_FILE)? {
             FileSource::Text(text) => text.as_bytes().to_vec(),
-            FileSource::Base64(text) => decode_base64(text).ok_or("has a `base64` that is none")?,
+            FileSource::Base64(text) => decode_base64(text).ok_or("has an invalid `base64`")?,
             FileSource::Kept(uri) => {
-                let file = call.ok_or("is a file that is kept, and none are here")?.load_file(uri);
+                let file = call.ok_or("is a kept file, but there is no file store")?.load_file(uri);
                 let file = file.map_err(|error| format!("cannot be sent: {}", error.message()))?;
                 let (name, content_type) = (name.or(file.name), content_type.or(Some(file.content_type)));
                 return Ok(Self { name, content_type, bytes: file.bytes.to_vec() });
@@ -132,7 +132,7 @@ mod tests {
         assert!(bytes(&json!({ "base64": "a" })).is_err());
         let kept = json!({ "uri": "ctx://file/a", "content_type": "x/y", "bytes": 3, "name": "a" });
         assert!(FileArgument::is_kept(&kept) && FileArgument::is_unambiguous(&kept));
-        assert_eq!(bytes(&kept).unwrap_err(), "is a file that is kept, and none are here");
+        assert_eq!(bytes(&kept).unwrap_err(), "is a kept file, but there is no file store");
     }
 
     #[test]

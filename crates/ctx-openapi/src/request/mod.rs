@@ -49,7 +49,7 @@ pub(crate) enum RequestError {
     #[error("`{argument}` {why}")]
     InvalidArgument { argument: String, why: String },
     /// The document is invalid.
-    #[error("the document is wrong: {0}")]
+    #[error("the description is invalid: {0}")]
     Document(String),
     /// The base URL is unknown or unusable.
     #[error("{0}; set `base_url`")]
@@ -82,7 +82,8 @@ pub(crate) fn operation_request(
     call: Option<&Call>,
 ) -> Result<Request, RequestError> {
     let method = Method::from_bytes(operation.method.as_bytes());
-    let method = method.map_err(|_| RequestError::Document("there is no such method".to_owned()))?;
+    let method =
+        method.map_err(|_| RequestError::Document("an operation has an invalid HTTP method".to_owned()))?;
     let mut headers = HeaderMap::new();
     let (mut path, mut query, mut cookies) = (Vec::new(), Vec::new(), Vec::new());
     for parameter in &operation.parameters {
@@ -111,7 +112,11 @@ pub(crate) fn operation_request(
     }
     if !cookies.is_empty() {
         let cookies = HeaderValue::from_str(&cookies.join("; "));
-        headers.insert(COOKIE, cookies.map_err(|_| RequestError::Document("a cookie's name".to_owned()))?);
+        headers.insert(
+            COOKIE,
+            cookies
+                .map_err(|_| RequestError::Document("a cookie parameter has an invalid name".to_owned()))?,
+        );
     }
     if !headers.contains_key(ACCEPT) {
         headers.insert(ACCEPT, accept_header(&operation.response.accept));
@@ -157,7 +162,7 @@ fn cookie_pairs(parameter: &Parameter, value: &Value) -> Vec<String> {
 
 fn add_header(headers: &mut HeaderMap, parameter: &Parameter, value: &Value) -> Result<(), RequestError> {
     let name = HeaderName::from_bytes(parameter.name.as_bytes())
-        .map_err(|_| RequestError::invalid_argument(&parameter.argument, "is no name of a header"))?;
+        .map_err(|_| RequestError::invalid_argument(&parameter.argument, "is not a valid header name"))?;
     if RESERVED_HEADERS.contains(&name.as_str()) {
         return Ok(());
     }

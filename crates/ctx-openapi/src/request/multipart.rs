@@ -90,7 +90,7 @@ fn encode_part(
     headers.push_str("\r\n");
     if let Some(content_type) = content_type {
         if HeaderValue::from_str(&content_type).is_err() {
-            return Err(RequestError::invalid_argument(name, "has a kind of content that cannot be sent"));
+            return Err(RequestError::invalid_argument(name, "has an invalid content type"));
         }
         headers.push_str(&format!("Content-Type: {content_type}\r\n"));
     }

@@ -69,7 +69,7 @@ fn fill_placeholders(template: &str, values: &[PathValue<'_>]) -> Result<String,
         let value = values
             .iter()
             .find(|value| value.parameter.name == name)
-            .ok_or_else(|| RequestError::Document(format!("it does not say what `{name}` in the path is")))?;
+            .ok_or_else(|| RequestError::Document(format!("the path parameter `{name}` is not declared")))?;
         filled.push_str(before);
         filled.push_str(&value.text);
         (rest, last) = (after, Some(value));

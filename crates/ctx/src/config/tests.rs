@@ -292,11 +292,11 @@ fn an_authorization_server_is_understood_or_told_apart() {
         ("isuer = 1\n", "unknown key `server.oauth.isuer`; did you mean `issuer`?"),
         (
             "resource = \"http://ctx.example.com/mcp\"\n",
-            "`server.oauth.resource`: `http://ctx.example.com/mcp` is not an address like \
+            "`server.oauth.resource`: `http://ctx.example.com/mcp` is not a URL like \
              `https://login.example.com` (http is for loopback only)",
         ),
         ("scopes = [\"a b\"]\n", "`server.oauth.scopes`: `a b` is not a scope like `ctx:read`"),
-        ("audience = \"\"\n", "`server.oauth.audience`: `` is not whom tokens are meant for"),
+        ("audience = \"\"\n", "`server.oauth.audience`: `` is not the audience of the tokens"),
         (
             "tool_scopes = { search = [\"\"] }\n",
             "`server.oauth.tool_scopes`: `` is not a scope like `ctx:read`",

@@ -191,7 +191,7 @@ mod tests {
         assert!(remote_of("http://169.254.7.7/a.git").await.is_ok());
         let url = Url::parse("http://localhost/a.git").unwrap();
         let refused = super::pin_addresses(&url, AddressPolicy::INTERNET, false).await.unwrap_err();
-        assert_eq!(refused, "it leads to an address of this machine");
+        assert_eq!(refused, "it leads to a loopback address");
     }
 
     #[tokio::test]
@@ -214,7 +214,7 @@ mod tests {
             let before = count.load(Ordering::SeqCst);
             let public = client().with_public_peers();
             let refused = remote.follow_redirects_with(&public, false).await.unwrap_err();
-            assert_eq!(refused, "it redirects to an address of this machine");
+            assert_eq!(refused, "it redirects to a loopback address");
             assert_eq!(count.load(Ordering::SeqCst), before);
             let moved = remote.follow_redirects(false).await.unwrap().unwrap();
             assert_eq!(moved.url, format!("http://{host}:{inner}/new.git"));

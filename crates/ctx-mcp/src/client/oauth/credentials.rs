@@ -116,7 +116,7 @@ impl OAuthCredentials {
             expires_at: self.tokens.expires_at,
         };
         let text = serde_json::to_string(&stored);
-        text.map(Secret::new).map_err(|_| LoginError::new("the login cannot be written down"))
+        text.map(Secret::new).map_err(|_| LoginError::new("cannot serialize the login"))
     }
 
     /// Parses stored credentials; `None` if they are unreadable, which counts as no login.

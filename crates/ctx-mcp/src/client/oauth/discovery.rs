@@ -140,7 +140,7 @@ async fn resource_metadata(
         };
         if !covers(&metadata.resource, server) {
             return Err(LoginError::new(format!(
-                "{} is about another server, `{}`",
+                "{} is the metadata of another server, `{}`",
                 display_url(&url),
                 metadata.resource
             )));
@@ -209,7 +209,7 @@ async fn server_metadata(
         // The issuer must match (RFC 8414): a document at this URL could name the endpoints of somebody else.
         if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
             return Err(LoginError::new(format!(
-                "{} is about another issuer, `{}`",
+                "{} is the metadata of another issuer, `{}`",
                 display_url(&url),
                 metadata.issuer
             )));
@@ -231,7 +231,7 @@ fn validate_metadata(
     }
     let endpoint = |written: Option<String>, field: &str| match written {
         Some(written) => http_client.parse_url(&written),
-        None => Err(LoginError::new(format!("the metadata of {issuer} have no `{field}`"))),
+        None => Err(LoginError::new(format!("the metadata of {issuer} has no `{field}`"))),
     };
     Ok(LoginMetadata {
         authorization_endpoint: endpoint(metadata.authorization_endpoint, "authorization_endpoint")?,

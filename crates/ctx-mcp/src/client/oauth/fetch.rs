@@ -60,11 +60,11 @@ impl OAuthHttpClient {
     /// not send us to this machine (SSRF).
     pub(super) fn parse_url(&self, text: &str) -> Result<Url, LoginError> {
         let invalid = |why: &str| LoginError::new(format!("`{text}` {why}"));
-        let url: Url = text.parse().map_err(|_| invalid("is no address"))?;
+        let url: Url = text.parse().map_err(|_| invalid("is not a valid URL"))?;
         let is_loopback_url = is_loopback(&url);
         match url.scheme() {
             "https" | "http" if is_loopback_url && !self.is_local => {
-                Err(invalid("is on this machine, and the server is not"))
+                Err(invalid("is a loopback address, which a remote server may not refer to"))
             }
             "https" => Ok(url),
             "http" if is_loopback_url => Ok(url),
@@ -118,7 +118,7 @@ impl OAuthHttpClient {
             // Both are form-encoded first (RFC 6749, section 2.3.1), so that neither contains a colon.
             let pair = format!("{}:{}", form_encode(url, name), form_encode(url, password.expose()));
             let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)))
-                .map_err(|_| LoginError::new("the client's secret cannot be sent"))?;
+                .map_err(|_| LoginError::new("cannot send the client secret in a header"))?;
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
@@ -219,7 +219,7 @@ mod tests {
                 http_client.post_form(&url, &[], None).await.err().unwrap(),
             ];
             for error in refused {
-                assert!(error.to_string().ends_with("and the server that names it is not"), "{error}");
+                assert!(error.to_string().ends_with("which the server may not refer to"), "{error}");
             }
         }
     }
@@ -238,7 +238,7 @@ mod tests {
         http_client.get(&server).await.unwrap();
         assert_eq!(http_client.responded_from(), Some(NetworkScope::Internet));
         let refused = http_client.get(&other).await.err().unwrap();
-        assert!(refused.to_string().ends_with("and the server that names it is not"), "{refused}");
+        assert!(refused.to_string().ends_with("which the server may not refer to"), "{refused}");
     }
 
     #[test]

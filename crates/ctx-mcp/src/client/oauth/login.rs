@@ -95,7 +95,9 @@ impl Login {
     /// Exchanges the code of the authorization response for tokens, and stores the login.
     pub async fn finish(self, query: &str) -> Result<(), LoginError> {
         if !self.matches_redirect(query) {
-            return Err(LoginError::new("the answer belongs to another login"));
+            return Err(LoginError::new(
+                "the authorization response belongs to another login: `state` does not match",
+            ));
         }
         let parameters = parse_query(query);
         let parameter = |name: &str| parameters.get(name).map(String::as_str);
@@ -103,10 +105,10 @@ impl Login {
         match parameter("iss") {
             // Compared as strings, without URL normalisation (RFC 9207).
             Some(named) if named != issuer => {
-                return Err(LoginError::new(format!("the answer is not from {issuer}")));
+                return Err(LoginError::new(format!("the authorization response is not from {issuer}")));
             }
             None if self.metadata.sends_issuer => {
-                return Err(LoginError::new(format!("the answer does not say that it is from {issuer}")));
+                return Err(LoginError::new(format!("the authorization response of {issuer} has no `iss`")));
             }
             _ => {}
         }
@@ -115,9 +117,10 @@ impl Login {
             parameter("error_description").unwrap_or_default(),
         );
         if let Some(error) = error {
-            return Err(LoginError::new(format!("{issuer} says no: {error}")));
+            return Err(LoginError::new(format!("{issuer} refused the login: {error}")));
         }
-        let code = parameter("code").ok_or_else(|| LoginError::new("the answer has no code"))?;
+        let code =
+            parameter("code").ok_or_else(|| LoginError::new("the authorization response has no `code`"))?;
         let code = Secret::new(code);
         self.oauth.redactor.learn(&code);
         let fields = [
@@ -186,7 +189,7 @@ fn choose_scopes(
 fn random_token() -> Result<String, LoginError> {
     let mut bytes = [0; RANDOM_BYTES];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| LoginError::new("this machine has nothing random"))?;
+    filled.map_err(|_| LoginError::new("the operating system provides no random bytes"))?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 

@@ -98,13 +98,15 @@ pub(super) enum ForbiddenAction {
 
 /// Deletes the login at a server; returns whether there was one.
 pub fn forget_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
-    let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
+    let server: Url =
+        server.parse().map_err(|_| LoginError::new(format!("`{server}` is not a valid URL")))?;
     store.forget(&credentials::store_key(&server)).map_err(LoginError)
 }
 
 /// Whether a login at a server is stored.
 pub fn has_login(store: &dyn CredentialStore, server: &str) -> Result<bool, LoginError> {
-    let server: Url = server.parse().map_err(|_| LoginError::new(format!("`{server}` is no address")))?;
+    let server: Url =
+        server.parse().map_err(|_| LoginError::new(format!("`{server}` is not a valid URL")))?;
     Ok(store.load(&credentials::store_key(&server)).map_err(LoginError)?.is_some())
 }
 
@@ -138,7 +140,7 @@ impl OAuthClient {
         store: Arc<dyn CredentialStore>,
         redactor: Redactor,
     ) -> Result<Self, LoginError> {
-        let server: Url = server.parse().map_err(|_| LoginError::new("its address is none"))?;
+        let server: Url = server.parse().map_err(|_| LoginError::new("its URL is invalid"))?;
         let http_client = OAuthHttpClient::new(&server);
         settings.client_secret.iter().for_each(|secret| redactor.learn(secret));
         let key = credentials::store_key(&server);
@@ -345,12 +347,12 @@ impl OAuthClient {
                 login.tokens = grant.tokens;
                 // Without a new refresh token in the response, the old one stays valid.
                 login.tokens.refresh = login.tokens.refresh.or_else(|| credentials.tokens.refresh.clone());
-                tracing::debug!(server = self.key, "a login was renewed");
+                tracing::debug!(server = self.key, "refreshed an access token");
                 Ok(Some(self.save(login).await?))
             }
             Err(TokenError::Failed(error)) => Err(error),
             Err(TokenError::Rejected(error)) => {
-                tracing::info!(server = self.key, "a login cannot be renewed: {error}");
+                tracing::info!(server = self.key, "cannot refresh an access token: {error}");
                 login.tokens.refresh = None;
                 self.save(login).await?;
                 Ok(None)

@@ -108,14 +108,14 @@ pub(super) async fn register_client(
     let response = http_client.post_json(endpoint, &request).await?;
     if !response.is_success() {
         return Err(LoginError::new(format!(
-            "{} does not register us: {}",
+            "{} refused dynamic client registration: {}",
             display_url(endpoint),
             describe_refusal(&response, &Redactor::default())
         )));
     }
-    let registration: RegistrationResponse = response
-        .json()
-        .ok_or_else(|| LoginError::new(format!("{} does not say who we are", display_url(endpoint))))?;
+    let registration: RegistrationResponse = response.json().ok_or_else(|| {
+        LoginError::new(format!("{} sent no valid registration response", display_url(endpoint)))
+    })?;
     let secret = registration.client_secret.filter(|secret| !secret.is_empty()).map(Secret::new);
     let response_method =
         registration.token_endpoint_auth_method.as_deref().and_then(ClientAuthMethod::from_name);

@@ -63,19 +63,20 @@ pub(super) async fn request_token(
         let secrets = fields.iter().filter(|(name, _)| SECRET_FIELDS.contains(name));
         let secrets = secrets.map(|(_, value)| Secret::new(*value)).chain(registration.secret.clone());
         let reason = describe_refusal(&http_response, &Redactor::new(secrets));
-        let error = LoginError::new(format!("{} gives out no token: {reason}", display_url(endpoint)));
+        let error = LoginError::new(format!("{} issued no token: {reason}", display_url(endpoint)));
         let is_final =
             (400..500).contains(&http_response.status) && !matches!(http_response.status, 408 | 429);
         return Err(if is_final { TokenError::Rejected(error) } else { TokenError::Failed(error) });
     }
     let invalid = |why: &str| TokenError::Failed(LoginError::new(format!("{} {why}", display_url(endpoint))));
-    let response: TokenResponse = http_response.json().ok_or_else(|| invalid("answers without a token"))?;
+    let response: TokenResponse =
+        http_response.json().ok_or_else(|| invalid("sent a response without an access token"))?;
     if response.token_type.as_ref().is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
-        return Err(invalid("gives out a kind of token that is not known here"));
+        return Err(invalid("issued a token of an unsupported type"));
     }
     let is_sendable = |token: &String| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_sendable(&response.access_token) {
-        return Err(invalid("gives out a token that cannot be sent"));
+        return Err(invalid("issued a token that is not valid in a header"));
     }
     let seconds = response.expires_in.and_then(|seconds| match seconds {
         Value::String(text) => text.parse().ok(),

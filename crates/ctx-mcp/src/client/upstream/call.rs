@@ -32,7 +32,7 @@ impl Upstream {
                 convert::output(result, |block| self.namespace.rewrite_uris(block))
                     .map_err(|error| self.prefixed_error(error))
             }
-            _ => Err(self.error("its answer is not that of a tool")),
+            _ => Err(self.error("its response is not a `tools/call` result")),
         }
     }
 
@@ -61,10 +61,10 @@ impl Upstream {
         if matches!(failure, CallFailure::ConnectionLost) && !may_retry {
             let name = request.name();
             return Err(self.error(format!(
-                "the connection was lost during the call; `{name}` may have run, and is not called again by itself"
+                "the connection was lost during the call; `{name}` may have run, and is not retried automatically"
             )));
         }
-        tracing::info!("{}: the connection was lost during a call, which is made again", self.settings.name);
+        tracing::info!("{}: the connection was lost during a call, which is retried", self.settings.name);
         connection.wait_for_end().await;
         let connection = self.wait_for_connection().await?;
         self.check_definition(&request).await?;
@@ -74,7 +74,7 @@ impl Upstream {
             Err(CallFailure::LoginRequired) => Err(self.handle_login_required(&connection)),
             Err(CallFailure::NotSent | CallFailure::ConnectionLost) => {
                 connection.begin_close();
-                Err(self.error("the connection was lost during the call, and once more when it was repeated"))
+                Err(self.error("the connection was lost during the call, and again during the retry"))
             }
         }
     }

@@ -208,7 +208,7 @@ impl Upstream {
             }
             ConnectionPhase::Stopped => "was shut down".to_owned(),
             ConnectionPhase::Connecting | ConnectionPhase::Ready(_) | ConnectionPhase::Idle => {
-                "is still being reached".to_owned()
+                "is still connecting".to_owned()
             }
         })
     }
@@ -251,7 +251,7 @@ impl Upstream {
     /// Runs `work` with the store of definitions on a thread that may block.
     async fn with_definition_store(&self, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = tokio::task::spawn_blocking(work).await {
-            tracing::debug!(%error, "{}: its tools are not remembered", self.settings.name);
+            tracing::debug!(%error, "{}: cannot store its definition", self.settings.name);
         }
     }
 

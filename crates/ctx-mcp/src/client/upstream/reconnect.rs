@@ -136,9 +136,9 @@ impl Upstream {
             let pause = delays.next().unwrap_or(BACKOFF_MAX);
             let (name, seconds) = (&self.settings.name, pause.as_secs_f32());
             if last_warning.as_ref() == Some(&reason) {
-                tracing::debug!("{name}: {reason}; tried again in {seconds:.1} s");
+                tracing::debug!("{name}: {reason}; retrying in {seconds:.1} s");
             } else {
-                tracing::warn!("{name}: {reason}; tried again in {seconds:.1} s");
+                tracing::warn!("{name}: {reason}; retrying in {seconds:.1} s");
                 last_warning = Some(reason.clone());
             }
             let until = Instant::now() + pause;
@@ -240,7 +240,7 @@ impl Upstream {
     fn with_stderr(&self, reason: String) -> String {
         let lines = self.stderr.lines();
         let last = lines.iter().rev().take(STDERR_LINES_SHOWN).rev().map(String::as_str).collect::<Vec<_>>();
-        if last.is_empty() { reason } else { format!("{reason}; it said: {}", last.join(" | ")) }
+        if last.is_empty() { reason } else { format!("{reason}; stderr: {}", last.join(" | ")) }
     }
 
     /// Stores the definition of the server and publishes its tools; returns whether they changed.
@@ -299,7 +299,7 @@ impl Upstream {
                     }
                 }
                 Ok(Err(reason)) => tracing::warn!("{}: {reason}", self.settings.name),
-                Err(_) => tracing::warn!("{}: its tools cannot be listed in time", self.settings.name),
+                Err(_) => tracing::warn!("{}: listing its tools timed out", self.settings.name),
             }
         }
     }

@@ -41,7 +41,7 @@ async fn a_public_api_cannot_redirect_to_this_machine() {
         let api = LoadedApi::new(pets(), None, Arc::new(settings.clone()), Arc::new(public));
         let error = call(api, json!({})).await.unwrap_err();
         assert_eq!((error.kind(), inner.requests().len()), (ErrorKind::Forbidden, 0), "{error}");
-        assert!(error.message().contains("an address of this machine"), "{error}");
+        assert!(error.message().contains("a loopback address"), "{error}");
         // A loopback API may redirect to loopback.
         assert_eq!(
             call(api_with_settings(pets(), settings), json!({})).await.unwrap().value,
@@ -75,7 +75,7 @@ async fn a_public_description_cannot_place_its_api_on_this_machine() {
         let api = from_web(description.clone(), spec, NetworkScope::Internet, None);
         let error = call(api, json!({})).await.unwrap_err();
         assert_eq!((error.kind(), web.requests().len()), (ErrorKind::Forbidden, 0), "{error}");
-        assert!(error.message().ends_with("set `base_url` if it is"), "{error}");
+        assert!(error.message().ends_with("set `base_url` to allow it"), "{error}");
         // An explicit `base_url` is trusted.
         let api = from_web(description.clone(), spec, NetworkScope::Internet, Some(&server));
         assert_eq!(call(api, json!({})).await.unwrap().value, json!(1));

@@ -104,10 +104,10 @@ async fn errors_name_the_api_and_never_repeat_a_credential() {
         "type": "oauth2", "client_id": "hunter2", "client_secret": "hunter2", "token_url": "https://hunter2"
     });
     for (auth, why) in [
-        (json!(7), "must be a text, or a table with a `type`"),
+        (json!(7), "must be a string, or a table with a `type`"),
         (json!({"type": "hunter2"}), "needs a `type`: bearer, basic, api_key or oauth2"),
         (json!({"it": {"type": "bearer", "key": "hunter2"}}), "`it`: `key` is unknown; known here: token"),
-        (elsewhere, "where tokens are got is not the caller's to say; leave out `token_url`"),
+        (elsewhere, "callers may not choose the token endpoint; leave out `token_url`"),
     ] {
         let api = api_of(secured(SecurityScheme::Bearer), &web.url(""), allow_caller_credentials);
         let error = call_with_auth(api, json!({"pets": auth})).await.unwrap_err();

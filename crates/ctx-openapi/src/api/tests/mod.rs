@@ -171,9 +171,9 @@ fn invalid_settings_are_refused_without_showing_secrets() {
         settings.check().unwrap_err().to_string()
     };
     let error = new(|settings| settings.headers = vec![("X-A".to_owned(), Secret::new("hunter2!\n"))]);
-    assert_eq!(error, "the header `X-A` cannot be sent");
+    assert_eq!(error, "the header `X-A` is invalid");
     let error = new(|settings| settings.proxy = Some(Secret::new("http://hunter2!:@/")));
-    assert_eq!(error, "the address of the proxy cannot be read");
+    assert_eq!(error, "the proxy URL is invalid");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl PatternCache {
         }
         let compiled = ArgumentSchema::compile(json!({"pattern": pattern}));
         if let Err(error) = &compiled {
-            tracing::debug!("a pattern is left out: {error}");
+            tracing::debug!("a pattern is ignored: {error}");
         }
         self.0.insert(pattern.to_owned(), compiled.is_ok());
         compiled.is_ok()

@@ -132,7 +132,7 @@ fn a_page_that_needs_an_undeclared_parameter_is_unreachable() {
         get("https://api.example/x", &["q"], json!({}), json!({ "items": items(1), "next_cursor": "a" }));
     assert_eq!(
         cursor.page().unwrap().beyond.as_deref(),
-        Some("it gives a cursor (`nextcursor`) but takes none")
+        Some("it returns a cursor (`nextcursor`) but has no parameter for one")
     );
 }
 

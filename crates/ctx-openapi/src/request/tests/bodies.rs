@@ -95,7 +95,7 @@ fn bytes_are_sent_as_they_are() {
         );
     }
     let error = encoded_body(binary("image/png"), json!({ "body": { "base64": "!" } })).unwrap_err();
-    assert_eq!(error.to_string(), "`body` has a `base64` that is none");
+    assert_eq!(error.to_string(), "`body` has an invalid `base64`");
     let injected = json!({ "body": { "base64": "", "content_type": "a/b\r\nX-Admin: 1" } });
     assert!(encoded_body(binary("*/*"), injected).is_err());
 }

@@ -131,7 +131,7 @@ fn a_missing_argument_is_named() {
     assert_eq!(missing(json!({ "id": 1, "name": null })), RequestError::Missing("body".to_owned()));
     operation.parameters.clear();
     let error = build(&operation, json!({})).unwrap_err();
-    assert!(error.to_string().contains("what `id` in the path"), "{error}");
+    assert!(error.to_string().contains("the path parameter `id` is not declared"), "{error}");
 }
 
 #[test]

@@ -138,28 +138,28 @@ fn every_invalid_key_is_named() {
     for (keys, problem) in [
         ("spc = 1", "3: unknown key `apis.a.spc`; did you mean `spec`?".to_owned()),
         ("base_url = \"/v1\"", "3: `apis.a.base_url`: must begin with https:// or http://".to_owned()),
-        ("base_url = \"https://\"", "3: `apis.a.base_url`: `base_url` cannot be read: empty host".to_owned()),
-        ("auth = 5", "3: `apis.a.auth`: must be a text, or a table with a `type`".to_owned()),
+        ("base_url = \"https://\"", "3: `apis.a.base_url`: `base_url` is not a valid URL: empty host".to_owned()),
+        ("auth = 5", "3: `apis.a.auth`: must be a string, or a table with a `type`".to_owned()),
         ("auth = { type = \"bearer\" }", "3: `apis.a.auth`: `token` is missing".to_owned()),
-        ("auth = { key = 5 }", "3: `apis.a.auth`: `key`: must be a text, or a table with a `type`".to_owned()),
+        ("auth = { key = 5 }", "3: `apis.a.auth`: `key`: must be a string, or a table with a `type`".to_owned()),
         ("auth = \"a\"\nauth_env = \"SET\"", "4: `apis.a.auth_env`: cannot be combined with `auth`".to_owned()),
         ("auth_env = \"sk-5/not a name\"", format!("3: `apis.a.auth_env`: {names}")),
         ("auth_env = 5", format!("3: `apis.a.auth_env`: {names}")),
         ("auth_env = { a = { b = \"SET\" } }", format!("3: `apis.a.auth_env`: {names}")),
         (
             "include = [\"a[\"]",
-            "3: `apis.a.include`: `a[` is not a pattern: unclosed character class; missing ']'".to_owned(),
+            "3: `apis.a.include`: `a[` is not a valid pattern: unclosed character class; missing ']'".to_owned(),
         ),
         (
             "exclude = [\"tag:[\"]",
-            "3: `apis.a.exclude`: `tag:[` is not a pattern: unclosed character class; missing ']'".to_owned(),
+            "3: `apis.a.exclude`: `tag:[` is not a valid pattern: unclosed character class; missing ']'".to_owned(),
         ),
         (
             "headers = { \"a b\" = \"c\" }",
-            "3: `apis.a.headers`: the header `a b` cannot be sent".to_owned(),
+            "3: `apis.a.headers`: the header `a b` is invalid".to_owned(),
         ),
         ("headers = { a = 77777777 }", "3: `apis.a.headers.a`: has the wrong type".to_owned()),
-        ("proxy = \"::\"", "3: `apis.a.proxy`: the address of the proxy cannot be read".to_owned()),
+        ("proxy = \"::\"", "3: `apis.a.proxy`: the proxy URL is invalid".to_owned()),
         (
             "rate_limit = \"often\"",
             "3: `apis.a.rate_limit`: `often` is not a rate limit; write calls per second, minute, hour or day, like \
