@@ -68,7 +68,7 @@ impl<const INPUTS: usize, const OUTPUTS: usize, const PANELS: usize> Linear<INPU
     }
 }
 
-#[allow(unsafe_code, reason = "read where it lies")]
+#[allow(unsafe_code, reason = "read in place")]
 // SAFETY: `Weights` consists of numbers without padding, so every sequence of bytes of its size is valid.
 static WEIGHTS: Weights = unsafe { std::mem::transmute(*include_bytes!("../models/best.bin")) };
 

@@ -19,7 +19,7 @@ struct Weights {
     factors: [f32; VOCABULARY],
 }
 
-#[allow(unsafe_code, reason = "read where it lies")]
+#[allow(unsafe_code, reason = "read in place")]
 // SAFETY: `Weights` consists of numbers without padding, so every sequence of bytes of its size is valid.
 static WEIGHTS: Weights = unsafe { std::mem::transmute(*include_bytes!("../models/fast.bin")) };
 

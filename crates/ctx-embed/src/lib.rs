@@ -4,7 +4,7 @@
 //! first use, and unused models are never read from disk.
 
 #[cfg(target_endian = "big")]
-compile_error!("the built-in models are stored little endian and read where they lie");
+compile_error!("the built-in models are stored in little-endian byte order and read in place");
 
 mod bert;
 mod best;

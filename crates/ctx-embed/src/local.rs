@@ -59,7 +59,7 @@ impl BertDimensions {
         whole("the intermediate size", self.intermediate)?;
         if !self.hidden.is_multiple_of(self.heads) {
             let Self { hidden, heads, .. } = self;
-            return Err(format!("the hidden size {hidden} cannot be shared by {heads} attention heads"));
+            return Err(format!("the hidden size {hidden} is not divisible by the {heads} attention heads"));
         }
         whole("the size of an attention head", self.hidden / self.heads)?;
         if self.vocabulary < VOCABULARY {
@@ -68,7 +68,10 @@ impl BertDimensions {
         }
         if !(SPECIAL_TOKENS + 1..=self.positions).contains(&self.tokens_max) {
             let Self { tokens_max: places, positions, .. } = self;
-            return Err(format!("a text of {places} tokens has no place in {positions} positions"));
+            return Err(format!(
+                "the maximum length must be between {} and {positions} tokens, not {places}",
+                SPECIAL_TOKENS + 1
+            ));
         }
         if !(0.0..1.0).contains(&self.epsilon) {
             return Err(format!("the epsilon of the norms must be between 0 and 1, not {}", self.epsilon));
@@ -156,7 +159,7 @@ impl<Source: FnMut(&str, &[usize]) -> Result<Vec<f32>, String>> TensorReader<Sou
         let values = (self.0)(name, shape)?;
         let expected: usize = shape.iter().product();
         if values.len() != expected {
-            return Err(format!("`{name}` has {} numbers where {expected} are needed", values.len()));
+            return Err(format!("`{name}` has {} values, not {expected}", values.len()));
         }
         Ok(values)
     }

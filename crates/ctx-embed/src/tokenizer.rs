@@ -59,7 +59,7 @@ pub struct Tokenizer {
     expansions: [u32; EXPANSIONS],
 }
 
-#[allow(unsafe_code, reason = "read where it lies")]
+#[allow(unsafe_code, reason = "read in place")]
 // SAFETY: a `Tokenizer` consists of integers without padding, so every sequence of bytes of its size is valid.
 static BUILTIN: Tokenizer = unsafe { std::mem::transmute(*include_bytes!("../models/tokenizer.bin")) };
 

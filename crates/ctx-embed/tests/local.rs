@@ -205,7 +205,10 @@ fn a_shape_without_kernels_is_refused() {
             BertDimensions { heads: 0, ..shape() },
             "the number of attention heads must be between 1 and 64, not 0",
         ),
-        (BertDimensions { heads: 3, ..shape() }, "the hidden size 64 cannot be shared by 3 attention heads"),
+        (
+            BertDimensions { heads: 3, ..shape() },
+            "the hidden size 64 is not divisible by the 3 attention heads",
+        ),
         (
             BertDimensions { heads: 8, ..shape() },
             "the size of an attention head must be a multiple of 16, not 8",
@@ -222,8 +225,14 @@ fn a_shape_without_kernels_is_refused() {
             BertDimensions { vocabulary: 28_996, ..shape() },
             "the vocabulary must have 30522 word pieces, not 28996",
         ),
-        (BertDimensions { tokens_max: 41, ..shape() }, "a text of 41 tokens has no place in 40 positions"),
-        (BertDimensions { tokens_max: 2, ..shape() }, "a text of 2 tokens has no place in 40 positions"),
+        (
+            BertDimensions { tokens_max: 41, ..shape() },
+            "the maximum length must be between 3 and 40 tokens, not 41",
+        ),
+        (
+            BertDimensions { tokens_max: 2, ..shape() },
+            "the maximum length must be between 3 and 40 tokens, not 2",
+        ),
         (
             BertDimensions { epsilon: f32::NAN, ..shape() },
             "the epsilon of the norms must be between 0 and 1, not NaN",
@@ -239,5 +248,5 @@ fn a_tensor_that_cannot_be_had_or_has_another_size_is_told() {
     let none = LocalModel::new(SHAPE, |name, _| Err(format!("no {name}"))).unwrap_err();
     assert_eq!(none, "no embeddings.word_embeddings.weight");
     let short = LocalModel::new(SHAPE, |_, _| Ok(vec![0.0; 3])).unwrap_err();
-    assert_eq!(short, "`embeddings.word_embeddings.weight` has 3 numbers where 1953408 are needed");
+    assert_eq!(short, "`embeddings.word_embeddings.weight` has 3 values, not 1953408");
 }

@@ -49,7 +49,7 @@ impl<'a> Archive<'a> {
         let Some(bytes) = self.bytes(name)? else { return Ok(None) };
         match text::decode(&bytes, None) {
             Ok(text) => Ok(Some(text)),
-            Err(_) => failed(format!("it is damaged: {name} is not text")),
+            Err(_) => failed(format!("it is damaged: {name} is not UTF-8")),
         }
     }
 

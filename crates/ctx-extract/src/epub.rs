@@ -20,7 +20,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
     let mut archive = Archive::open(&raw.bytes, bounds)?;
     let container = archive.required_text("META-INF/container.xml")?;
     let Some(package_path) = root_file(XmlReader::new(&container, "META-INF/container.xml", bounds))? else {
-        return failed("it is damaged: no package is named");
+        return failed("it is damaged: its container names no package document");
     };
     let text = archive.required_text(&package_path)?;
     let mut package = PackageDocument::default();
@@ -39,7 +39,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         }
         let name = resolve_path(folder, &decode_path(chapter));
         if encryption.contains(&format!("\"{name}\"")) {
-            return failed("it is protected against copying");
+            return failed("it is protected by DRM");
         }
         // A missing chapter must not lose the others.
         if let Some(page) = archive.text(&name)? {

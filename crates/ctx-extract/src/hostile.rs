@@ -52,7 +52,7 @@ fn a_bomb_is_refused() {
 fn an_archive_in_an_archive_is_not_opened() {
     let inner = docx(b"<w:document/>");
     assert_eq!(read(packed(&[("a.docx", &inner)]), "a.zip"), Err(ExtractError::NotText));
-    assert_eq!(reason(read(docx(&inner), "a.docx")), "it is damaged: word/document.xml is not text");
+    assert_eq!(reason(read(docx(&inner), "a.docx")), "it is damaged: word/document.xml is not UTF-8");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_pdf_that_unpacks_to_too_much_keeps_the_rest() {
     bomb.compress().unwrap();
     assert!(bomb.content.len() < 64 << 10);
     let read = read(pdf(bomb, |_| ()), "a.pdf").unwrap();
-    let note = "only a part of it is kept: it unpacks to too much";
+    let note = "only a part of it is kept: its decompressed size exceeds the limit";
     assert_eq!((&*read.body, read.note.as_deref()), ("", Some(note)));
 }
 

@@ -17,7 +17,7 @@ pub type ReplyHeader = Result<ExtractedText, ExtractError>;
 /// Encodes the header of a job. The bytes of the job are [`RawDocument::bytes`].
 pub fn encode_job(document: &RawDocument, limits: ExtractLimits) -> Result<Vec<u8>, ExtractError> {
     let header = serde_json::to_vec(&JobHeader { document, limits });
-    header.map_err(|error| ExtractError::Failed(format!("its name cannot be passed on: {error}")))
+    header.map_err(|error| ExtractError::Failed(format!("cannot serialize the job: {error}")))
 }
 
 /// Runs a job in the worker; returns the header and the bytes of the reply.
@@ -26,7 +26,7 @@ pub fn run_job(header: &[u8], bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
         Ok(JobHeader { document, limits }) => {
             extract(RawDocument { bytes, ..document }, limits, Arc::new(|| false))
         }
-        Err(error) => Err(ExtractError::NotNow(format!("the job cannot be read: {error}"))),
+        Err(error) => Err(ExtractError::NotNow(format!("cannot parse the job: {error}"))),
     };
     let body = extracted.as_mut().map(|text| std::mem::take(&mut text.body)).unwrap_or_default();
     let header = serde_json::to_vec(&extracted).unwrap_or_default();
@@ -38,7 +38,9 @@ pub fn decode_reply(header: ReplyHeader, body: Vec<u8>) -> Result<ExtractedText,
     let extracted = header?;
     match String::from_utf8(body) {
         Ok(body) => Ok(ExtractedText { body, ..extracted }),
-        Err(_) => Err(ExtractError::Failed("its text came back damaged".to_owned())),
+        Err(_) => {
+            Err(ExtractError::Failed("the extraction worker returned text that is not UTF-8".to_owned()))
+        }
     }
 }
 

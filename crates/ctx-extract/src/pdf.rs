@@ -41,7 +41,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
         return failed("it is damaged: it has no pages");
     }
     if reader.is_truncated() {
-        composer.mark_truncated("only a part of it is kept: it unpacks to too much");
+        composer.mark_truncated("only a part of it is kept: its decompressed size exceeds the limit");
     }
     let (body, note) = composer.finish();
     let mut extracted = ExtractedText {
@@ -53,7 +53,7 @@ fn extract(raw: &RawDocument, bounds: &Bounds) -> Result<ExtractedText, ExtractE
     };
     if extracted.body.is_empty() {
         // Not an error: the document can still be found by its title.
-        extracted.note.get_or_insert_with(|| "it has no text, only pictures of it".to_owned());
+        extracted.note.get_or_insert_with(|| "it has no text, only images; run OCR on it first".to_owned());
     }
     if let Some(info) = info_dictionary(&document) {
         apply_info(&mut extracted, info, &document);

@@ -71,7 +71,7 @@ impl<'a> XmlReader<'a> {
                     },
                 },
                 Event::Eof if self.depth > 0 => {
-                    return failed(format!("it is damaged: {}: it ends too early", self.name));
+                    return failed(format!("it is damaged: {}: it is truncated", self.name));
                 }
                 Event::Eof => XmlEvent::Eof,
                 _ => continue,

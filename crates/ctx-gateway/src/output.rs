@@ -32,7 +32,7 @@ fn error_text(content: &[ContentBlock]) -> String {
             ContentBlock::Other(fields) => fields.get("text").and_then(Value::as_str),
         })
         .collect();
-    if texts.is_empty() { "the script answered with an error".to_owned() } else { texts.join("\n") }
+    if texts.is_empty() { "the script returned an error without text".to_owned() } else { texts.join("\n") }
 }
 
 #[cfg(test)]
@@ -89,6 +89,6 @@ mod tests {
         };
         assert_eq!(failed(json!([text("no"), text("luck")])), "no\nluck");
         let link = json!({"type": "resource_link", "uri": "file:///x", "name": "x"});
-        assert_eq!(failed(json!([link])), "the script answered with an error");
+        assert_eq!(failed(json!([link])), "the script returned an error without text");
     }
 }

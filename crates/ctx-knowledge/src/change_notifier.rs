@@ -37,7 +37,8 @@ impl DocumentChangeNotifier {
     pub(crate) fn subscribe(&self, store: &dyn Store) -> Receiver<ResourceChange> {
         let mut published_up_to = self.published_up_to.lock().unwrap_or_else(PoisonError::into_inner);
         if published_up_to.is_none() {
-            let warn = |error: &StoreError| tracing::debug!(%error, "cannot tell what changes from now on");
+            let warn =
+                |error: &StoreError| tracing::debug!(%error, "cannot read the position of the change feed");
             *published_up_to = store.checkpoint().inspect_err(warn).ok();
         }
         self.sender.subscribe()

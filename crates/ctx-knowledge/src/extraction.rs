@@ -114,7 +114,7 @@ fn extract_on_deep_stack(
     let extract = move || ctx_extract::extract(document, ExtractLimits::DEFAULT, is_cancelled);
     let handle = thread::Builder::new().stack_size(STACK_BYTES).spawn(extract);
     let result = handle.map(thread::JoinHandle::join);
-    let no_thread = || ExtractError::NotNow("no thread to read it on".to_owned());
+    let no_thread = || ExtractError::NotNow("cannot start a thread to read it".to_owned());
     result.ok().and_then(Result::ok).unwrap_or_else(|| Err(no_thread()))
 }
 
@@ -146,7 +146,8 @@ impl ExtractionWorkers {
             kept_bytes_max: REUSABLE_WORKER_BYTES_MAX,
             depth_max: 0,
         });
-        let pool = pool.map_err(|error| ExtractError::NotNow(format!("it cannot be read here: {error}")))?;
+        let pool = pool
+            .map_err(|error| ExtractError::NotNow(format!("cannot start the extraction workers: {error}")))?;
         Ok(started.insert(pool).clone())
     }
 
@@ -175,10 +176,12 @@ impl ExtractionWorkers {
     fn classify_error(&self, error: JobRequestError) -> ExtractError {
         match error {
             JobRequestError::Lease(LeaseError::Stopped) => ExtractError::interrupted(),
-            JobRequestError::Lease(error) => ExtractError::NotNow(format!("it cannot be read now: {error}")),
+            JobRequestError::Lease(error) => {
+                ExtractError::NotNow(format!("no extraction worker is available: {error}"))
+            }
             JobRequestError::TimedOut(_) => ExtractError::too_slow(self.settings.limits.time),
             JobRequestError::Violation(violation) => {
-                ExtractError::Failed(format!("the process that read it sent {violation}"))
+                ExtractError::Failed(format!("the extraction worker sent {violation}"))
             }
             JobRequestError::Crashed(exit) if exit.is_out_of_memory() => {
                 let megabytes = self.settings.memory_bytes_max >> 20;
@@ -186,11 +189,11 @@ impl ExtractionWorkers {
             }
             // A user or the OOM killer may have killed the worker, perhaps not because of the document.
             JobRequestError::Crashed(exit) if exit.was_killed() => {
-                ExtractError::NotNow("the process that read it was killed".to_owned())
+                ExtractError::NotNow("the extraction worker was killed".to_owned())
             }
             JobRequestError::Crashed(exit) => {
-                tracing::warn!("an extraction worker ended: {}; it said: {}", exit.status, exit.stderr);
-                ExtractError::Failed(format!("the process that read it crashed ({})", exit.status))
+                tracing::warn!("an extraction worker exited: {}; stderr: {}", exit.status, exit.stderr);
+                ExtractError::Failed(format!("the extraction worker crashed ({})", exit.status))
             }
         }
     }

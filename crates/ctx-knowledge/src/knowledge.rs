@@ -333,7 +333,7 @@ impl Knowledge {
         let (change_notifier, store) = (self.change_notifier.clone(), self.store.clone());
         // Even a failed sync may have stored documents. Changes that cannot be published now are published later.
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || change_notifier.publish(&*store)).await {
-            tracing::debug!(%error, "cannot tell what has changed");
+            tracing::debug!(%error, "cannot publish changes to subscribers");
         }
         report
     }
@@ -371,7 +371,7 @@ impl Knowledge {
     /// Embeds a probe text with the workspace's model; `None` when embeddings are disabled. Blocks.
     pub fn check_model(&self) -> Option<Result<(), EmbedError>> {
         let models = self.models.as_ref()?;
-        Some(models.configured.embed_query_without_cooldown("Is anybody there?").map(drop))
+        Some(models.configured.embed_query_without_cooldown("health check").map(drop))
     }
 
     /// When vectors of the workspace's model are computed; `None` when embeddings are disabled.
@@ -501,7 +501,7 @@ impl Knowledge {
             self.options.sources.iter().map(|source| spawn_check(source.connector.clone())).collect();
         for (source, check) in self.options.sources.iter().zip(checks) {
             let name = source.name.to_string();
-            let unreachable = check.await.unwrap_or_else(|_| Some("checking it failed".to_owned()));
+            let unreachable = check.await.unwrap_or_else(|_| Some("the health check failed".to_owned()));
             let row = rows.get(&name).cloned().unwrap_or_default();
             let documents = counts.get(&name).map_or(0, |counts| counts.documents);
             statuses.push(source_status(name, row, documents, unreachable));
@@ -512,7 +512,7 @@ impl Knowledge {
             let documents = counts.get(name).map_or(0, |counts| counts.documents);
             statuses.push(SourceStatus {
                 configured: false,
-                notes: Some(format!("not configured any more; {}", documents_text(documents))),
+                notes: Some(format!("no longer configured; {}", documents_text(documents))),
                 ..source_status(name.clone(), row, documents, None)
             });
         }

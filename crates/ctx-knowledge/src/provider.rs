@@ -295,8 +295,8 @@ fn parse_arguments<T: for<'de> Deserialize<'de>>(arguments: Map<String, Value>) 
 }
 
 fn to_output(value: &impl Serialize) -> Result<Output, ToolError> {
-    let value =
-        serde_json::to_value(value).map_err(|error| ToolError::internal("the answer has no JSON", error))?;
+    let value = serde_json::to_value(value)
+        .map_err(|error| ToolError::internal("cannot serialize the result", error))?;
     Ok(Output::from(value))
 }
 
@@ -309,7 +309,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     let permit = PERMITS
         .clone()
         .try_acquire_owned()
-        .map_err(|_| ToolError::new(ErrorKind::Overloaded, "too many searches and reads at once"))?;
+        .map_err(|_| ToolError::new(ErrorKind::Overloaded, "too many concurrent searches and reads"))?;
     let work = move || {
         let _permit = permit;
         work()

@@ -110,7 +110,7 @@ fn to_resource(document: ListedDocument) -> Resource {
 fn parse_cursor(cursor: &str) -> Result<u64, ToolError> {
     let key = cursor.parse::<i64>().ok().and_then(|key| u64::try_from(key).ok());
     key.filter(|key| key.to_string() == cursor)
-        .ok_or_else(|| ToolError::bad_request("this is no cursor of a list of documents; begin without one"))
+        .ok_or_else(|| ToolError::bad_request("invalid cursor; start again without one"))
 }
 
 /// The id in a URI. Accepts only the canonical spelling, so that a document has exactly one URI.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const SKIPPED: &str = "reading it has ended ctx twice; it is skipped until it changes";
+const SKIPPED: &str = "ctx crashed twice while reading it; it is skipped until it changes";
 
 fn journal(workspace: &Workspace) -> PathBuf {
     cache_path(&workspace.store_path(), &notes()).join("reading.json")

@@ -259,7 +259,7 @@ async fn vectors_of_another_size_are_rejected_until_a_rebuild() {
     sync(&knowledge).await;
     let error = fill(&knowledge).unwrap_err().to_string();
     assert!(
-        error.contains("32 numbers where others have 64") && error.contains("ctx embed rebuild"),
+        error.contains("32 dimensions where others have 64") && error.contains("ctx embed rebuild"),
         "{error}"
     );
     assert_eq!(counts(&knowledge), (6, 1));

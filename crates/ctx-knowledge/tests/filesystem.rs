@@ -258,8 +258,10 @@ async fn a_truncated_file_is_a_warning_every_time() {
         trailer<</Root 1 0 R>>\n%%EOF";
     let workspace = Workspace::new().file("a.pdf", scanned);
     let knowledge = workspace.open();
-    let warning =
-        Warning { source_id: "a.pdf".to_owned(), reason: "it has no text, only pictures of it".to_owned() };
+    let warning = Warning {
+        source_id: "a.pdf".to_owned(),
+        reason: "it has no text, only images; run OCR on it first".to_owned(),
+    };
     let expected = SyncReport { warning_count: 1, warnings: vec![warning], ..report() };
     assert_eq!(sync(&knowledge).await, SyncReport { added: 1, ..expected.clone() });
     assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, ..expected });

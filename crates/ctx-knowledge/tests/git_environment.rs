@@ -82,7 +82,7 @@ fn a_header_without_a_url_is_not_sent_to_another_origin() {
     let header = |scope: &str| format!("[http{scope}]\nextraHeader = \"Authorization: {AUTHORIZATION}\"\n");
     read(&server.url(""), &header(""), &[], None);
     let moved = format!("http://{}/old.git", redirecting_host(server.url("")));
-    read(&moved, &header(""), &[], Some("it asks who you are|unable to get password"));
+    read(&moved, &header(""), &[], Some("it requires authentication|unable to get password"));
     let scope = format!(" \"{}\"", server.proxy_url());
     read(&moved, &header(&scope), &[], None);
 }

@@ -132,7 +132,7 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
 
 /// The error without the parts that differ from run to run, and without the ending that all have.
 fn normalize_error(problem: &str, path: &Path) -> String {
-    let supported = "; what can be used are BERT models with the uncased English vocabulary, like \
+    let supported = "; supported are BERT models with the uncased English vocabulary, like \
                      all-MiniLM-L6-v2, bge-small-en-v1.5 or gte-small";
     problem.replace(&path.display().to_string(), "MODEL").replace(supported, "; …")
 }
@@ -180,7 +180,7 @@ fn prompts_precede_documents_and_queries() {
     assert_eq!(embedder.max_tokens(), 64 - 2);
     let longest = json!({"prompts": {"query": "key ".repeat(60)}});
     let problem = folder.json("config_sentence_transformers.json", &longest).problem();
-    assert_eq!(problem, "path: MODEL: its prompts leave no place for a text");
+    assert_eq!(problem, "path: MODEL: its prompts leave no room for text");
 }
 
 #[test]
@@ -197,9 +197,12 @@ fn the_vocabulary_may_come_from_the_tokenizer() {
     let folder = folder.json("tokenizer.json", &tokenizer(true, "WordPiece", &numbers));
     folder.embedder();
     let folder = folder.json("tokenizer.json", &tokenizer(false, "WordPiece", &numbers));
-    assert_eq!(folder.problem(), "path: MODEL/tokenizer.json: the model tells capitals or accents apart; …");
+    assert_eq!(
+        folder.problem(),
+        "path: MODEL/tokenizer.json: the model is case-sensitive or accent-sensitive; …"
+    );
     let folder = folder.json("tokenizer.json", &tokenizer(true, "BPE", &numbers));
-    assert_eq!(folder.problem(), "path: MODEL/tokenizer.json: the vocabulary is not made of word pieces; …");
+    assert_eq!(folder.problem(), "path: MODEL/tokenizer.json: the tokenizer is not a WordPiece tokenizer; …");
     let mut shifted = numbers;
     shifted.values_mut().for_each(|number| *number = json!(number.as_u64().unwrap() + 1));
     let folder = folder.json("tokenizer.json", &tokenizer(true, "WordPiece", &shifted));
@@ -247,13 +250,13 @@ fn an_unsupported_model_type_is_rejected() {
         folder.set("hidden_size", json!(32)).json("tokenizer_config.json", &json!({"do_lower_case": false}));
     assert_eq!(
         folder.problem(),
-        "path: MODEL/tokenizer_config.json: the model tells capitals or accents apart; …"
+        "path: MODEL/tokenizer_config.json: the model is case-sensitive or accent-sensitive; …"
     );
 }
 
 #[test]
 fn an_unsupported_pooling_is_rejected() {
-    let ways = "vectors can be the mean of the tokens or the first";
+    let ways = "supported pooling: the mean of the tokens, or the first token (CLS)";
     let pooling = |settings: Value| ModelFolder::new().json("1_Pooling/config.json", &settings).problem();
     let expected = |problem: &str| format!("path: MODEL/1_Pooling/config.json: {problem}; {ways}");
     assert_eq!(
@@ -264,10 +267,13 @@ fn an_unsupported_pooling_is_rejected() {
         pooling(json!({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true})),
         expected("`pooling_mode_cls_token` and `pooling_mode_mean_tokens` is on")
     );
-    assert_eq!(pooling(json!({})), expected("no way to make one vector of the tokens is on"));
+    assert_eq!(pooling(json!({})), expected("no pooling mode is enabled"));
     let dense =
         ModelFolder::new().json("modules.json", &json!([{"type": "sentence_transformers.models.Dense"}]));
-    assert_eq!(dense.problem(), format!("path: MODEL/modules.json: the model has a part `Dense`; {ways}"));
+    assert_eq!(
+        dense.problem(),
+        format!("path: MODEL/modules.json: the module `Dense` is not supported; {ways}")
+    );
 }
 
 #[test]
@@ -279,10 +285,10 @@ fn missing_files_are_named() {
     );
     let folder = ModelFolder::new();
     let settings = EmbedderSettings { path: Some(folder.path().join("none")), ..EmbedderSettings::default() };
-    assert_eq!(normalize_error(&missing(&settings), &folder.path()), "path: MODEL/none is no folder");
+    assert_eq!(normalize_error(&missing(&settings), &folder.path()), "path: MODEL/none is not a folder");
     let settings =
         EmbedderSettings { path: Some(folder.path()), dimensions: Some(256), ..EmbedderSettings::default() };
-    assert_eq!(missing(&settings), "dims: the model makes vectors of 32 numbers; leave it out");
+    assert_eq!(missing(&settings), "dims: the model has 32 dimensions; remove this setting");
     let folder = folder.without("config.json");
     assert_eq!(folder.problem(), "path: MODEL has no `config.json`");
     let folder = folder.without("model.safetensors");
@@ -346,6 +352,6 @@ fn weights_that_changed_since_opening_are_an_error() {
     let Err(EmbedError::Refused(problem)) = embed(&embedder) else { panic!("not refused") };
     assert_eq!(
         normalize_error(&problem, &folder.path()),
-        "MODEL/model.safetensors has changed; start again to use it"
+        "MODEL/model.safetensors has changed; restart to use it"
     );
 }

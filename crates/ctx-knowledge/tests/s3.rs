@@ -268,7 +268,7 @@ async fn an_unrepresentable_key_is_a_warning_and_the_others_are_read() {
     let fixture = BucketFixture::new("names", &json!({}));
     fixture.put("a.md", "harbour").await;
     fixture.put("z.md", "lighthouse").await;
-    let reason = "its key has an empty part, `.` or `..`, and cannot be read".to_owned();
+    let reason = "its key has an empty, `.` or `..` segment and cannot be read".to_owned();
     let warnings = vec![Warning { source_id: "m//x.md".to_owned(), reason }];
     let expected = SyncReport { warning_count: 1, warnings, ..report() };
     assert_eq!(fixture.sync().await, SyncReport { added: 2, ..expected.clone() });
@@ -290,9 +290,9 @@ async fn wrong_credentials_and_buckets_are_reported_without_showing_secrets() {
             "denied",
             json!({}),
             "wrongwrongwrong",
-            "cannot read s3://denied/: the secret key does not fit the access key",
+            "cannot read s3://denied/: the secret access key does not match the access key ID",
         ),
-        ("denied", wrong_key, good, "cannot read s3://denied/: the access key is not known"),
+        ("denied", wrong_key, good, "cannot read s3://denied/: the access key ID does not exist"),
         (
             "denied",
             json!({"endpoint_url": "http://127.0.0.1:1"}),
@@ -335,9 +335,12 @@ fn wrong_settings_are_named() {
     let workspace = Workspace::new();
     for (settings, expected) in [
         (json!({}), "missing field `bucket`"),
-        (json!({"bucket": "a/b"}), "bucket: it is not the name of one"),
+        (json!({"bucket": "a/b"}), "bucket: not a valid bucket name"),
         (json!({"bucket": "a", "endpoint_url": "minio"}), "endpoint_url: write it like"),
-        (json!({"bucket": "a", "access_key_id": "x"}), "access_key_id and secret_access_key belong together"),
+        (
+            json!({"bucket": "a", "access_key_id": "x"}),
+            "set both access_key_id and secret_access_key, or neither",
+        ),
         (json!({"bucket": "a", "exclude_globs": ["a[b"]}), "exclude_globs: "),
     ] {
         let error = workspace.connector_of("s3", &settings).err().unwrap();

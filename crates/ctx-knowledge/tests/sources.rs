@@ -229,7 +229,7 @@ async fn a_source_that_is_not_configured_any_more_is_remembered() {
         statuses.iter().map(|status| (status.name.as_str(), status.configured, status.documents)).collect();
     assert_eq!(shown, [("filesystem:notes", true, 0), (JIRA, false, 1)]);
     assert_eq!(statuses[0].notes.as_deref(), Some("never synced; run `ctx sync`"));
-    assert_eq!(statuses[1].notes.as_deref(), Some("not configured any more; 1 document"));
+    assert_eq!(statuses[1].notes.as_deref(), Some("no longer configured; 1 document"));
     assert_eq!(hit_names(&knowledge, "harbour"), ["a"]);
 }
 

@@ -8,7 +8,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file was written by a newer version.
-    #[error("{place} was written by a newer ctx (format {found}, this one knows {known})")]
+    #[error("{place} was written by a newer ctx (format {found}, this version supports {known})")]
     Newer {
         /// The location of the data.
         place: StoreLocation,
@@ -64,7 +64,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The file or its folder cannot be created.
-    #[error("cannot make {}: {source}", place.name)]
+    #[error("cannot create {}: {source}", place.name)]
     Create {
         /// The location of the file.
         place: StoreLocation,
@@ -72,7 +72,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The thread that writes runs cannot be started.
-    #[error("cannot start the writer of runs: {0}")]
+    #[error("cannot start the thread that records runs: {0}")]
     Writer(String),
     /// An I/O error while acquiring a lease. A lease that another holder has is not an error.
     #[error("{0}")]

@@ -43,7 +43,7 @@ fn restrict(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o077 != 0 && fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)).is_err() {
-        tracing::debug!("others may read {}", path.display());
+        tracing::debug!("cannot remove other users' access to {}", path.display());
     }
 }
 

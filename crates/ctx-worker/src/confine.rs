@@ -10,13 +10,13 @@ use std::io;
 /// Why a worker could not be confined. Such a worker runs no job.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfineError {
-    #[error("a limit could not be set: {0}")]
+    #[error("cannot set a resource limit: {0}")]
     Limit(io::Error),
     #[cfg(target_os = "linux")]
-    #[error("the process could not be closed to others: {0}")]
+    #[error("cannot isolate the process from other processes: {0}")]
     Process(io::Error),
     #[cfg(target_os = "linux")]
-    #[error("its calls of the kernel could not be narrowed: {0}")]
+    #[error("cannot install the seccomp filter: {0}")]
     Filter(String),
 }
 

@@ -116,31 +116,31 @@ pub struct Frame<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolViolation {
     /// The first byte is not a frame kind.
-    #[error("a frame of a kind that does not exist")]
+    #[error("a frame of an unknown kind")]
     Kind,
     /// The payload is larger than the frame kind allows.
     #[error("a frame that is too large")]
     Size,
     /// The name is not UTF-8.
-    #[error("a name that is not text")]
+    #[error("a frame name that is not UTF-8")]
     Name,
     /// The JSON text does not parse.
-    #[error("a text that is not JSON, or is too deep")]
+    #[error("invalid or too deeply nested JSON")]
     Json,
     /// The JSON text holds more than [`VALUES_MAX`] values.
-    #[error("a text of too many values")]
+    #[error("JSON with too many values")]
     Values,
     /// A frame of this kind is not allowed in this state.
-    #[error("a frame that has no place here")]
+    #[error("an unexpected frame")]
     Order,
     /// Too many questions are waiting for an answer.
-    #[error("too many questions at once")]
+    #[error("too many concurrent requests")]
     QuestionsOpen,
-    /// The job has asked too many questions in total.
-    #[error("too many questions")]
+    /// The job has sent too many requests in total.
+    #[error("too many requests")]
     Questions,
     /// The log budget is exceeded.
-    #[error("too much logged")]
+    #[error("more log output than allowed")]
     Logs,
 }
 

@@ -59,7 +59,7 @@ pub enum LeaseError {
     #[error("jobs are nested too deeply")]
     TooDeep,
     /// The deadline passed.
-    #[error("no worker was free in time")]
+    #[error("timed out waiting for a free worker")]
     TimedOut,
     /// The pool was shut down.
     #[error("the pool was shut down")]

@@ -41,10 +41,10 @@ const LONG_JOB: Duration = Duration::from_millis(5);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The program cannot be executed.
-    #[error("a worker could not be started: {0}")]
+    #[error("cannot start a worker process: {0}")]
     Start(#[from] io::Error),
     /// The process started, but exited or violated the protocol before it was ready.
-    #[error("a worker did not become ready: {0}")]
+    #[error("a worker process did not become ready: {0}")]
     NotReady(String),
 }
 
@@ -122,7 +122,7 @@ impl WorkerProcess {
                 let details = if end.stderr.is_empty() { end.status } else { end.stderr };
                 Err(StartError::NotReady(format!("{why} ({details})")))
             }
-            Err(_) => Err(StartError::NotReady(format!("nothing came for {} s", START_MAX.as_secs()))),
+            Err(_) => Err(StartError::NotReady(format!("no response within {} s", START_MAX.as_secs()))),
         }
     }
 
@@ -147,7 +147,7 @@ impl WorkerProcess {
                 Err(violation) => return Err(violation.to_string()),
             }
             match self.stdout.read_buf(self.incoming.spare_buffer(READ_BYTES)).await {
-                Ok(0) => return Err(String::from("it ended")),
+                Ok(0) => return Err(String::from("it exited")),
                 Ok(_) => {}
                 Err(error) => return Err(error.to_string()),
             }
@@ -178,10 +178,10 @@ impl WorkerProcess {
     /// Kills the process and waits for its exit.
     pub(crate) async fn stop(mut self) {
         if let Err(error) = self.child.start_kill() {
-            tracing::debug!("a worker could not be ended: {error}");
+            tracing::debug!("cannot kill a worker process: {error}");
         }
         if timeout(END_MAX, self.child.wait()).await.is_err() {
-            tracing::warn!("a worker does not end");
+            tracing::warn!("a worker process is still running after it was killed");
         }
     }
 
@@ -193,7 +193,7 @@ impl WorkerProcess {
             Ok(ended) => Ok(ended),
             Err(_) => {
                 if let Err(error) = self.child.start_kill() {
-                    tracing::debug!("a worker could not be ended: {error}");
+                    tracing::debug!("cannot kill a worker process: {error}");
                 }
                 timeout(END_MAX, self.child.wait()).await
             }
@@ -201,12 +201,12 @@ impl WorkerProcess {
         let status = match ended {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => String::from("it does not end"),
+            Err(_) => String::from("still running after it was killed"),
         };
         let mut stderr_text = Vec::new();
         let mut stderr = self.stderr.take(LAST_WORDS_BYTES as u64);
         if timeout(END_MAX, stderr.read_to_end(&mut stderr_text)).await.is_err() {
-            tracing::debug!("a worker's last words did not end");
+            tracing::debug!("cannot read the stderr of a worker process: timed out");
         }
         WorkerExit { status, stderr: String::from_utf8_lossy(&stderr_text).trim().to_owned() }
     }

@@ -45,7 +45,7 @@ pub enum JobRequestError {
     #[error("its worker sent {0}")]
     Violation(ProtocolViolation),
     /// The worker process exited.
-    #[error("its worker ended ({})", .0.status)]
+    #[error("its worker process exited ({})", .0.status)]
     Crashed(WorkerExit),
 }
 

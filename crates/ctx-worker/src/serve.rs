@@ -41,9 +41,12 @@ fn prepare_and_confine<T>(
     }) else {
         return Ok(None);
     };
-    let greeting = greeting.map_err(|violation| format!("the worker was greeted with {violation}"))?;
+    let greeting =
+        greeting.map_err(|violation| format!("the handshake failed: the parent sent {violation}"))?;
     if greeting.version != VERSION {
-        return Err(String::from("the program was replaced while it runs; start it again"));
+        return Err(String::from(
+            "the program was replaced by another version while it was running; restart it",
+        ));
     }
     let prepared = prepare()?;
     confine(greeting.address_space_bytes).map_err(|error| error.to_string())?;
@@ -84,7 +87,7 @@ pub fn serve_requests(
 
 /// The pipe to the parent is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the parent is gone")]
+#[error("the parent process has exited")]
 pub struct ParentGone;
 
 /// The worker's end of the pipe. A single thread reads and writes, both blocking.

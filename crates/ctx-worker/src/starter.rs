@@ -63,7 +63,7 @@ impl Starter {
 
     pub(crate) async fn start(&self) -> io::Result<Child> {
         let (started, child) = oneshot::channel();
-        let starter_gone = || io::Error::other("the thread that starts workers has ended");
+        let starter_gone = || io::Error::other("the thread that starts workers has exited");
         self.requests
             .send(StartRequest { runtime: Handle::current(), started })
             .map_err(|_| starter_gone())?;

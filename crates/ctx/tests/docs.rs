@@ -64,7 +64,7 @@ fn functions_are_found_by_words() {
     ctx_snapshot!(w.ctx("docs --search zxqvy"), @r"
     exit_code: 0
     ----- stdout -----
-    nothing found; `list_functions` shows what there is
+    no function matches; `list_functions` lists all
 
     ----- stderr -----
     ");

@@ -236,7 +236,7 @@ fn settings_that_cannot_work_are_told_before_anything_is_done() {
     let folder = nowhere.root().join("models/none");
     assert_eq!(
         w_error(&nowhere),
-        format!("error: in [embedding]: path: {} is no folder\n", folder.display())
+        format!("error: in [embedding]: path: {} is not a folder\n", folder.display())
     );
     assert_eq!(
         error("provider = \"ollama\"\nmodel = \"m\"\nurl = \"localhost:11434\"\n"),

@@ -183,7 +183,7 @@ fn a_file_that_brings_the_process_down_is_skipped_the_third_time() {
     }
     let outcome = w.ctx("sync").success();
     assert!(
-        outcome.stderr.contains("reading it has ended ctx twice; it is skipped until it changes"),
+        outcome.stderr.contains("ctx crashed twice while reading it; it is skipped until it changes"),
         "{outcome:?}"
     );
     assert_eq!(w.ctx("search harbour --json").found_ids(), ["fine.md"]);

@@ -334,18 +334,18 @@ fn tools_are_listed_with_their_parameters() {
         Runs a Luau script that calls many functions in one go; only its result comes back. `sdk.<provider>.<name>{...}` calls a function and gives its value, `context.search(query)` searches, `parallel{f, g}` runs functions side by side, `paginate(sdk.a.b, {...})` loops over the items of all pages, `print(...)` logs. End with `return value`.
         * script     The script's text.
     get_function_docs  (built in)
-        Shows how functions are called: Luau signature, parameters, all types. Read it before you call what you do not know.
+        Shows how functions are called: Luau signature, parameters, all types. Read it before you call an unknown function.
         * name       `provider.name`, or several; `provider.name.Type` is one type.
     list_functions  (built in)
-        Lists who provides functions for scripts, or one provider's functions.
+        Lists the providers of functions, or one provider's functions.
           provider   List its functions, not all providers.
-          tag        Only functions with it.
-          page       Where a list is long.
+          tag        Only functions with this tag.
+          page       Page of a long list.
     search_docs  (built in)
         Finds functions for scripts, best first: `sdk.provider.name(parameters) – what it does`.
         * query      What it should do, or a name, parameter or type.
           provider   Only its functions.
-          limit      How many at most.
+          limit      Maximum results.
 
     ----- stderr -----
     ");

@@ -43,7 +43,7 @@ fn a_file_that_there_is_no_memory_for_is_a_warning_even_where_it_is_allowed() {
     File::create(w.path("docs/huge.txt")).unwrap().set_len(GIGABYTE).unwrap();
     within_memory(&w, "sync")
         .success()
-        .stderr_contains("huge.txt: there is no memory to read its 1073741824 bytes");
+        .stderr_contains("huge.txt: not enough memory to read its 1073741824 bytes");
     assert_eq!(w.ctx("search harbour --json").found_ids(), ["good.md"]);
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Product<'a> {
 
 /// A set of kernels for one kind of processor.
 pub(crate) struct Kernels {
-    #[cfg_attr(not(test), allow(dead_code, reason = "tells in a failed test which one it was"))]
+    #[cfg_attr(not(test), allow(dead_code, reason = "identifies the kernel in a failed test"))]
     pub(crate) name: &'static str,
     /// Applies a linear layer to tokens.
     pub(crate) linear: fn(Activations<'_>, Linear<'_>, &mut [f32]),

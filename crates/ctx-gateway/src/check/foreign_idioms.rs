@@ -32,14 +32,14 @@ impl ForeignIdiom {
     pub(super) fn hint(self) -> &'static str {
         match self {
             Self::DestructuredParallel => {
-                "parallel gives one list: write `local results = parallel{...}`, or `local a, b = table.unpack(parallel{...})`"
+                "parallel returns one list: write `local results = parallel{...}`, or `local a, b = table.unpack(parallel{...})`"
             }
             Self::IndexedPaginate => {
-                "paginate gives one item a round, without an index: write `for item in paginate(...) do`"
+                "paginate yields one item per iteration, without an index: write `for item in paginate(...) do`"
             }
             Self::ColonField => "a table is written { name = value }",
             Self::DollarBrace => {
-                "within backticks `{value}` gives a value, without `$`; a dollar sign before a value is written `\\$`"
+                "in backticks, a value is written `{value}`, without `$`; a dollar sign before it is written `\\$`"
             }
             Self::BraceBlock => {
                 "blocks have no braces: write `if x then ... end`, `for ... do ... end`, `function f(x) ... end`"
@@ -49,7 +49,7 @@ impl ForeignIdiom {
             }
             Self::ArrowFunction => "write `function(x) return x end`",
             Self::LengthField => "#list is the length of a list, it has no field `length`",
-            Self::ZeroIndex => "a list begins at 1, not at 0",
+            Self::ZeroIndex => "list indexes start at 1, not at 0",
         }
     }
 }

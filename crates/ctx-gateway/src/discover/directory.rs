@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// Suffix for the line of a function that was seen to answer JSON text.
-const JSON_TEXT_MARK: &str = " (answers JSON text: json.decode)";
+const JSON_TEXT_MARK: &str = " (returns JSON text: json.decode)";
 
 /// The functions of a catalog, by full name.
 pub(crate) struct Directory {

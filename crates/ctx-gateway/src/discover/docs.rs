@@ -37,7 +37,7 @@ impl GetFunctionDocsTool {
             "additionalProperties": false,
         });
         let description = "Shows how functions are called: Luau signature, parameters, all types. \
-            Read it before you call what you do not know.";
+            Read it before you call an unknown function.";
         Self { spec: spec("get_function_docs", "Read about functions", description, input_schema) }
     }
 }
@@ -86,7 +86,10 @@ fn join_docs(names: &[&str], results: Vec<Result<String, ToolError>>) -> String 
         text.push_str(&docs);
     }
     if !omitted.is_empty() {
-        text.push_str(&format!("\n-- Too much for one answer, ask again for: {}\n", omitted.join(", ")));
+        text.push_str(&format!(
+            "\n-- Too long for one response, request separately: {}\n",
+            omitted.join(", ")
+        ));
     }
     text
 }
@@ -144,7 +147,7 @@ fn function_docs(catalog: &Catalog, entry: &CatalogEntry) -> String {
         text.push_str(&format!("-- The name `sdk.{}.{missing}` shows one of them.\n", function.name()));
     }
     if catalog.returns_json_text(&entry.name) {
-        text.push_str("-- It was seen to answer JSON text: json.decode(answer) makes a table of it.\n");
+        text.push_str("-- It has returned JSON text: json.decode(text) parses it.\n");
     }
     text
 }

@@ -30,12 +30,12 @@ impl ListFunctionsTool {
             "type": "object",
             "properties": {
                 "provider": {"type": "string", "description": "List its functions, not all providers."},
-                "tag": {"type": "string", "description": "Only functions with it."},
-                "page": {"type": "integer", "minimum": 1, "description": "Where a list is long."},
+                "tag": {"type": "string", "description": "Only functions with this tag."},
+                "page": {"type": "integer", "minimum": 1, "description": "Page of a long list."},
             },
             "additionalProperties": false,
         });
-        let description = "Lists who provides functions for scripts, or one provider's functions.";
+        let description = "Lists the providers of functions, or one provider's functions.";
         Self { directories, spec: spec("list_functions", "List functions", description, input_schema) }
     }
 }
@@ -71,7 +71,7 @@ impl Tool for ListFunctionsTool {
                 let unknown = catalog.pending_providers().filter(|_| tag.is_none());
                 let unknown = unknown.map(|(name, why)| {
                     // The functions may have become known since.
-                    let why = why.as_deref().unwrap_or("its functions are known now; ask again");
+                    let why = why.as_deref().unwrap_or("its functions are known by now; list them again");
                     format!("{name} – {}", truncate_reason(why))
                 });
                 let mut providers: Vec<String> = known.chain(unknown).collect();
@@ -102,7 +102,7 @@ fn filter_by_tag<'a>(
         functions.iter().flat_map(|function| &function.tags).map(String::as_str).collect();
     let shown_tags: Vec<&str> = known.iter().copied().take(TAGS_MAX).collect();
     let tags_hint = match known.len() {
-        0 => "; none has any".to_owned(),
+        0 => "; none of them has tags".to_owned(),
         count if count > TAGS_MAX => format!("; there are {count}: {}, …", shown_tags.join(", ")),
         _ => format!("; there are: {}", shown_tags.join(", ")),
     };
@@ -130,13 +130,13 @@ pub(super) fn pluralize(count: usize, word: &str) -> String {
 fn render_page(heading: &str, all: &[&str], page: usize) -> Result<String, ToolError> {
     let pages = all.len().div_ceil(PAGE).max(1);
     if page > pages {
-        return Err(ToolError::not_found(format!("there is no page {page}; the last is {pages}")));
+        return Err(ToolError::not_found(format!("there is no page {page}; the last page is {pages}")));
     }
     let mut lines = BoundedLines::with_limit(ANSWER_CHARS_MAX);
     let page_suffix = match page {
         1 if pages == 1 => String::new(),
         page if page == pages => format!(", page {page} of {pages}"),
-        page => format!(", page {page} of {pages}; page={} goes on", page + 1),
+        page => format!(", page {page} of {pages}; page={} is next", page + 1),
     };
     lines.add(&format!("{heading}{page_suffix}"));
     all.iter().skip((page - 1) * PAGE).take(PAGE).for_each(|line| lines.add(line));
@@ -153,10 +153,13 @@ mod tests {
         let lines: Vec<String> = (0..120).map(|number| format!("line {number}")).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let first = render_page("120", &lines, 1).unwrap();
-        assert!(first.starts_with("120, page 1 of 3; page=2 goes on\nline 0\n"), "{first}");
+        assert!(first.starts_with("120, page 1 of 3; page=2 is next\nline 0\n"), "{first}");
         let last = render_page("120", &lines, 3).unwrap();
         assert!(last.starts_with("120, page 3 of 3\nline 100\n") && last.ends_with("\nline 119"), "{last}");
-        assert_eq!(render_page("120", &lines, 4).unwrap_err().message(), "there is no page 4; the last is 3");
+        assert_eq!(
+            render_page("120", &lines, 4).unwrap_err().message(),
+            "there is no page 4; the last page is 3"
+        );
         assert_eq!(render_page("none", &[], 1).unwrap(), "none");
     }
 }

@@ -76,7 +76,7 @@ impl Resources for FunctionResources {
                 let functions: Vec<_> = directory.provider(provider)?.iter().collect();
                 let text = match *section {
                     OVERVIEW => format!(
-                        "{}\n\nA script calls them by `sdk.{provider}.<name>{{…}}`; {PREFIX}{provider}/{FUNCTIONS} \
+                        "{}\n\nScripts call them as `sdk.{provider}.<name>{{…}}`; {PREFIX}{provider}/{FUNCTIONS} \
                          lists them all.\n",
                         provider_line(provider, &functions)
                     ),

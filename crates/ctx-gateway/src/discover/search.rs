@@ -36,7 +36,7 @@ impl SearchDocsTool {
                     "minimum": 1,
                     "maximum": LIMIT_MAX,
                     "default": LIMIT,
-                    "description": "How many at most.",
+                    "description": "Maximum results.",
                 },
             },
             "required": ["query"],
@@ -72,7 +72,7 @@ impl Tool for SearchDocsTool {
         let unknown: Vec<&str> = unknown.map(|(name, _)| name.as_str()).take(UNKNOWN_MAX).collect();
         let mut lines = BoundedLines::with_limit(ANSWER_CHARS_MAX);
         if found.is_empty() {
-            lines.add("nothing found; `list_functions` shows what there is");
+            lines.add("no function matches; `list_functions` lists all");
         }
         if !unknown.is_empty() {
             lines.add(&format!(
@@ -84,7 +84,8 @@ impl Tool for SearchDocsTool {
             add_excluded_providers(call.catalog(), &mut lines);
         }
         found.iter().for_each(|function| lines.add(&function.marked_line(&catalog)));
-        Ok(Value::String(lines.finish(|more| format!("{more} more do not fit; ask for fewer"))).into())
+        Ok(Value::String(lines.finish(|more| format!("{more} more do not fit; set a smaller `limit`")))
+            .into())
     }
 }
 

@@ -74,7 +74,7 @@ impl Resources for KeptFiles {
             uri_template: format!("{FILE_PREFIX}{{id}}"),
             name: "file".to_owned(),
             title: Some("Kept file".to_owned()),
-            description: Some("A file that a function answered with.".to_owned()),
+            description: Some("A file that a function returned.".to_owned()),
             ..ResourceTemplate::default()
         }]
     }
@@ -96,14 +96,14 @@ impl FileTool {
         let input_schema = json!({
             "type": "object",
             "properties": {
-                "uri": {"type": "string", "description": "What the answer called it: `ctx://file/…`."},
-                "from": {"type": "integer", "minimum": 1, "description": "First byte."},
-                "count": {"type": "integer", "minimum": 1, "description": "How many from there."},
+                "uri": {"type": "string", "description": "URI of the file: `ctx://file/…`."},
+                "from": {"type": "integer", "minimum": 1, "description": "First byte, from 1."},
+                "count": {"type": "integer", "minimum": 1, "description": "Number of bytes."},
             },
             "required": ["uri"],
         });
-        let description = "Gives the bytes of a file that a function answered with, in base64. A function that takes \
-            a file takes that answer itself.";
+        let description = "Returns the bytes of a file that a function returned, in base64. A function with a \
+            file parameter accepts that return value itself.";
         let spec = ToolSpec {
             title: Some("Read a kept file".to_owned()),
             annotations: Annotations::READ_ONLY,

@@ -61,7 +61,7 @@ impl KeptResults {
         let end = json.floor_char_boundary(PREVIEW_BYTES);
         let preview = if end < json.len() { format!("{}…", &json[..end]) } else { json.to_string() };
         let text = format!(
-            "The result is {} bytes; an answer holds {bytes_max} (limits.answer_bytes). It is kept for a while as \
+            "The result is {} bytes; the limit is {bytes_max} (limits.answer_bytes). It is kept for a while as \
              {uri}\n\nshape: {shape}\n\npreview: {preview}\n\n{}",
             json.len(),
             reading_instructions(&id, &value)
@@ -143,7 +143,7 @@ fn reading_instructions(id: &str, value: &Value) -> String {
         _ => call(&path, ""),
     };
     format!(
-        "A script that you `execute` gets any part of it: {whole_call}; or a piece of a list or a text: {pages}."
+        "A script sent to `execute` can read any part of it: {whole_call}; or a range of a list or a string: {pages}."
     )
 }
 

@@ -25,7 +25,7 @@ impl ValuePath {
     /// Parses a path.
     pub(crate) fn parse(text: &str) -> Result<Self, ToolError> {
         let invalid =
-            |why: String| ToolError::bad_request(format!("the path `{}` is no path: {why}", truncate(text)));
+            |why: String| ToolError::bad_request(format!("the path `{}` is invalid: {why}", truncate(text)));
         if text.len() > PATH_BYTES_MAX {
             return Err(invalid(format!("it has more than {PATH_BYTES_MAX} bytes")));
         }
@@ -123,9 +123,9 @@ fn parse_bracket(inside: &str) -> Result<(PathStep, &str), String> {
     let (number, after) = inside.split_once(']').ok_or("a `]` is missing")?;
     match number.trim().parse::<usize>() {
         Ok(index) if index > 0 => Ok((PathStep::Index(index), after)),
-        Ok(_) => Err("items are counted from 1".to_owned()),
+        Ok(_) => Err("indexes start at 1".to_owned()),
         Err(_) => {
-            Err(format!("`{}` is neither a number from 1 on nor a text in quotes", truncate(number.trim())))
+            Err(format!("`{}` is neither an index of 1 or more nor a quoted string", truncate(number.trim())))
         }
     }
 }
@@ -205,9 +205,9 @@ mod tests {
         for (text, why) in [
             ("a..b", "a name is missing after a `.`"),
             ("a.", "a name is missing after a `.`"),
-            ("a[0]", "items are counted from 1"),
-            ("a[-1]", "`-1` is neither a number from 1 on nor a text in quotes"),
-            ("a[b]", "`b` is neither a number from 1 on nor a text in quotes"),
+            ("a[0]", "indexes start at 1"),
+            ("a[-1]", "`-1` is neither an index of 1 or more nor a quoted string"),
+            ("a[b]", "`b` is neither an index of 1 or more nor a quoted string"),
             ("a[1", "a `]` is missing"),
             ("a[\"b\"", "a `]` is missing"),
             ("a[\"b]", "a closing \" is missing"),
@@ -215,7 +215,7 @@ mod tests {
             ("a]", "write `a]` as [\"…\"]"),
         ] {
             let error = ValuePath::parse(text).unwrap_err();
-            assert_eq!(error.message(), format!("the path `{text}` is no path: {why}"));
+            assert_eq!(error.message(), format!("the path `{text}` is invalid: {why}"));
         }
         assert!(ValuePath::parse(&"a".repeat(PATH_BYTES_MAX + 1)).is_err());
     }

@@ -28,7 +28,7 @@ impl Resources for ResultResources {
             uri_template: format!("{URI_PREFIX}{{id}}"),
             name: "result".to_owned(),
             title: Some("Kept result".to_owned()),
-            description: Some("A result of `execute` that was too large for its answer.".to_owned()),
+            description: Some("A result of `execute` that was too large for a response.".to_owned()),
             mime_type: Some(JSON.to_owned()),
             ..ResourceTemplate::default()
         }]

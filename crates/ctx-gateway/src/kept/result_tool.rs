@@ -20,15 +20,15 @@ impl ResultTool {
         let input_schema = json!({
             "type": "object",
             "properties": {
-                "id": {"type": "string", "description": "What the answer called it."},
-                "path": {"type": "string", "description": "Where in it: `issues[1].title`, `[\"a b\"].c`."},
-                "from": {"type": "integer", "minimum": 1, "description": "First item, key or character."},
-                "count": {"type": "integer", "minimum": 1, "description": "How many from there."},
+                "id": {"type": "string", "description": "The id of the result, from the response."},
+                "path": {"type": "string", "description": "Path of the part: `issues[1].title`, `[\"a b\"].c`."},
+                "from": {"type": "integer", "minimum": 1, "description": "First item, key or character, from 1."},
+                "count": {"type": "integer", "minimum": 1, "description": "Number of items, keys or characters."},
             },
             "required": ["id"],
             "additionalProperties": false,
         });
-        let description = "Gives a result that was too large for an answer, or a part of it.";
+        let description = "Returns a result that was too large for a response, or a part of it.";
         let spec = ToolSpec {
             title: Some("Read a kept result".to_owned()),
             annotations: Annotations::READ_ONLY,
@@ -83,7 +83,7 @@ impl PartRange {
             }
             other => {
                 let message = format!(
-                    "`from` and `count` are for lists, tables and texts; this is a {}",
+                    "`from` and `count` are for lists, tables and strings; this is a {}",
                     super::json_type(other)
                 );
                 Err(ToolError::bad_request(message))
@@ -112,6 +112,6 @@ mod tests {
         assert_eq!(range(&json!("größe"), 3, 2), json!("öß"));
         assert_eq!(range(&json!({"z": 1, "a": 2, "m": 3}), 2, 1), json!({"a": 2}));
         let error = PartRange { from: Some(1), count: None }.slice(&json!(7)).unwrap_err();
-        assert_eq!(error.message(), "`from` and `count` are for lists, tables and texts; this is a number");
+        assert_eq!(error.message(), "`from` and `count` are for lists, tables and strings; this is a number");
     }
 }

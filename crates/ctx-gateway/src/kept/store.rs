@@ -87,8 +87,8 @@ impl<T: StoredContent> BoundedStore<T> {
         found.map(|entry| entry.content.clone()).ok_or_else(|| {
             let (noun, id) = (T::NOUN, truncate(id));
             ToolError::not_found(format!(
-                "no {noun} is kept under the id {id}: the newest {ENTRIES_MAX} are, for an hour, until the server \
-                 ends; run the script again"
+                "no {noun} is kept under the id {id}: only the newest {ENTRIES_MAX} are kept, for an hour or \
+                 until the server stops; run the script again"
             ))
         })
     }

@@ -136,7 +136,7 @@ pub(crate) async fn functions_are_found_by_name_need_parameter_and_field() {
     assert!(within.lines().all(|line| line.starts_with("sdk.github.")), "{within}");
     assert_eq!(
         answer(&bench, "search_docs", json!({"query": "zxqvy"})).await,
-        "nothing found; `list_functions` shows what there is"
+        "no function matches; `list_functions` lists all"
     );
     let (kind, _) = error_of(&bench, "search_docs", json!({"query": " "})).await;
     assert_eq!(kind, ErrorKind::BadRequest);
@@ -170,7 +170,7 @@ pub(crate) async fn functions_are_listed_by_tag() {
             "no function here has the tag `biling` (did you mean `billing`?); there are: billing, money",
         ),
         (json!({"provider": "bank", "tag": "x"}), "no function here has the tag `x`; there are: money"),
-        (json!({"provider": "ctx", "tag": "x"}), "no function here has the tag `x`; none has any"),
+        (json!({"provider": "ctx", "tag": "x"}), "no function here has the tag `x`; none of them has tags"),
     ] {
         let error = error_of(&bench, "list_functions", arguments).await;
         assert_eq!(error, (ErrorKind::NotFound, expected.to_owned()));
@@ -226,16 +226,13 @@ pub(crate) async fn a_function_that_answered_json_text_is_documented_so() {
     assert_eq!(lines().await, [""; 0]);
     bench.run("return json.decode(sdk.tools.get_env{}).PATH .. sdk.tools.plain{}").await;
     let text = docs("tools.get_env").await;
-    assert!(
-        text.ends_with("-- It was seen to answer JSON text: json.decode(answer) makes a table of it.\n"),
-        "{text}"
-    );
+    assert!(text.ends_with("-- It has returned JSON text: json.decode(text) parses it.\n"), "{text}");
     assert!(!docs("tools.plain").await.contains("json.decode"));
     let marked = lines().await;
     assert_eq!(marked.len(), 2, "{marked:?}");
     for line in marked {
         assert!(
-            line.starts_with("sdk.tools.get_env(") && line.ends_with(" (answers JSON text: json.decode)"),
+            line.starts_with("sdk.tools.get_env(") && line.ends_with(" (returns JSON text: json.decode)"),
             "{line}"
         );
     }

@@ -58,7 +58,7 @@ pub(crate) async fn a_result_too_large_for_an_answer_is_kept_and_summarized() {
     assert!(summary["bytes"].as_u64().unwrap() > ANSWER_BYTES as u64);
     let text = text(&output);
     for part in [
-        "an answer holds 1000 (limits.answer_bytes)",
+        "the limit is 1000 (limits.answer_bytes)",
         "shape: { issues: [ 300 × { id: number, title: string } ], total: number }\n",
         "preview: {\"issues\":[{\"id\":1,\"title\":\"issue 1\"},",
         &format!("`sdk.ctx.result{{ id = \"{id}\", path = \"issues[1]\" }}`"),

@@ -89,11 +89,14 @@ pub(crate) async fn a_script_with_two_results_fails() {
     let bench = Bench::with([]);
     let (kind, message) = bench.failure("result(1)\nreturn 2").await;
     assert_eq!(kind, ErrorKind::Tool);
-    assert_eq!(message, "script: the script called result(value) and also returned a value: do one of them");
+    assert_eq!(
+        message,
+        "script: the script called result(value) and also returned a value: use only one of them"
+    );
     let (kind, message) = bench.failure("result(1)\nresult(2)").await;
     assert_eq!(
         (kind, message.as_str()),
-        (ErrorKind::Tool, "script:2: result(value) was called before: call it once")
+        (ErrorKind::Tool, "script:2: result(value) was already called: call it only once")
     );
 }
 
@@ -101,7 +104,7 @@ pub(crate) async fn a_variable_that_hides_result_is_explained() {
     let (kind, message) = Bench::with([]).failure("local result = { 1 }\nresult(result)").await;
     assert_eq!(kind, ErrorKind::Tool);
     assert!(message.starts_with("script:2: attempt to call a table value"), "{message}");
-    assert!(message.contains("line 1 gives the name `result` to a variable"), "{message}");
+    assert!(message.contains("line 1 declares a variable `result`"), "{message}");
 }
 
 pub(crate) async fn logs_come_with_a_result() {

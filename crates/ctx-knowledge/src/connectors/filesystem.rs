@@ -86,7 +86,7 @@ pub(super) fn open_filesystem(
 ) -> Result<FilesystemConnector, String> {
     let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
     if settings.root.starts_with("~") {
-        return Err("root: `~` means nothing here; write `${HOME}`".to_owned());
+        return Err("root: `~` is not expanded; write `${HOME}`".to_owned());
     }
     let root = options.workspace_root.join(&settings.root);
     let workspace = fs::canonicalize(options.workspace_root).ok();
@@ -256,10 +256,10 @@ impl FilesystemConnector {
         };
         let root = fs::canonicalize(&self.root).map_err(|error| unavailable(error_text(&error)))?;
         if self.confined_to.as_ref().is_some_and(|workspace| !root.starts_with(workspace)) {
-            return Err(unavailable("it leads out of the workspace now, and did not before".to_owned()));
+            return Err(unavailable("it now leads out of the workspace".to_owned()));
         }
         if has_external_ignore_file(&root, &root) {
-            return Err(unavailable("its ignore file is a link out of it".to_owned()));
+            return Err(unavailable("its ignore file is a symlink to a file outside it".to_owned()));
         }
         fs::read_dir(&root).map_err(|error| unavailable(error_text(&error)))?;
         Ok(root)
@@ -375,7 +375,7 @@ fn has_external_ignore_file(folder: &Path, root: &Path) -> bool {
     let external = IGNORE_FILES.iter().find(is_external);
     if let Some(name) = external {
         tracing::warn!(
-            "{} is a link out of the folder; nothing beside it is read",
+            "{} is a symlink to a file outside the folder; its folder is not read",
             folder.join(name).display()
         );
     }

@@ -54,7 +54,7 @@ impl Default for WatchTiming {
 pub(super) fn run<W: Watcher>(filesystem: &FilesystemConnector, timing: WatchTiming, signal: &Signal) {
     if let Err(error) = watch::<W>(filesystem, timing, signal) {
         tracing::warn!(
-            "the folder {} cannot be watched: {}; looking at it every {} s instead",
+            "cannot watch the folder {}: {}; polling it every {} s instead",
             filesystem.display_root.display(),
             error_reason(&error),
             timing.poll_interval.as_secs()
@@ -97,7 +97,7 @@ fn watch<W: Watcher>(
             {
                 continue;
             }
-            Err(RecvTimeoutError::Disconnected) => return Err(notify::Error::generic("its watcher ended")),
+            Err(RecvTimeoutError::Disconnected) => return Err(notify::Error::generic("its watcher stopped")),
             _ => {}
         }
         burst = None;

@@ -31,7 +31,7 @@ pub(super) fn too_large_reason(bytes: u64, bytes_max: u64) -> String {
 pub(super) fn allocate_buffer(bytes: u64) -> Result<Vec<u8>, String> {
     let mut buffer = Vec::new();
     let reserved = usize::try_from(bytes).is_ok_and(|size| buffer.try_reserve_exact(size).is_ok());
-    if reserved { Ok(buffer) } else { Err(format!("there is no memory to read its {bytes} bytes")) }
+    if reserved { Ok(buffer) } else { Err(format!("not enough memory to read its {bytes} bytes")) }
 }
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn a_buffer_larger_than_memory_is_an_error() {
         assert!(allocate_buffer(100).unwrap().capacity() >= 100);
-        let expected = format!("there is no memory to read its {} bytes", u64::MAX);
+        let expected = format!("not enough memory to read its {} bytes", u64::MAX);
         assert_eq!(allocate_buffer(u64::MAX), Err(expected));
     }
 

@@ -6,7 +6,7 @@ use ctx_embed::Model;
 use std::sync::Arc;
 
 pub(super) const KIND: EmbedderKind =
-    EmbedderKind { name: "builtin", summary: "the models in this program: `best` or `fast`", open };
+    EmbedderKind { name: "builtin", summary: "the models built into ctx: `best` or `fast`", open };
 
 /// Texts per call: enough to sort by length, few enough to stop soon.
 pub(super) const BATCH_SIZE: usize = 32;

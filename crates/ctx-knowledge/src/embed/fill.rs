@@ -53,16 +53,16 @@ pub struct FillReport {
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
     /// Another process is computing vectors.
-    #[error("another process is making vectors")]
+    #[error("another process is computing embeddings")]
     Busy,
     /// Another process has opened the store with another model, and removed this one's vectors.
-    #[error("another process has changed the model of this workspace; start this one again to use it")]
+    #[error("another process has changed the embedding model of this workspace; restart this one to use it")]
     Replaced,
     /// The embedder failed.
     #[error("{0}")]
     Embedder(#[from] EmbedError),
     /// The lease could not be requested.
-    #[error("cannot lock the vectors")]
+    #[error("cannot acquire the lease on the vectors")]
     Lock(#[source] StoreError),
     /// The store failed.
     #[error(transparent)]
@@ -198,7 +198,7 @@ impl FillJob<'_> {
             match result {
                 Ok(vector) => last.vectors.push(vector),
                 Err(unreadable) => {
-                    tracing::warn!("{}: a part of it gets no vector: {}", chunk.name, unreadable.reason);
+                    tracing::warn!("{}: cannot embed a chunk: {}", chunk.name, unreadable.reason);
                     last.unreadable.push(unreadable);
                 }
             }
@@ -258,7 +258,7 @@ impl FillJob<'_> {
             };
             let Some(pause) = backoff.next() else { return Err(error) };
             let pause = pause.max(pause_min);
-            tracing::debug!(%error, "asking again in {} ms", pause.as_millis());
+            tracing::debug!(%error, "retrying in {} ms", pause.as_millis());
             sleep_cancellable(pause, self.cancellation);
             if self.cancellation.is_cancelled() {
                 return Ok(None);

@@ -90,7 +90,7 @@ impl RegisteredModel {
             return Err(error.clone());
         }
         let result = self.embed_query_without_cooldown(text).inspect_err(|error| {
-            tracing::warn!(%error, "{} does not know what the query means", self.embedder.model());
+            tracing::warn!(%error, "{} cannot embed the query", self.embedder.model());
         });
         *self.last_failure() = match &result {
             // A rejection may concern this query only.
@@ -116,7 +116,7 @@ impl RegisteredModel {
         let vectors = self.embedder.embed(texts, effort)?;
         if vectors.len() != texts.len() {
             let (asked, got) = (texts.len(), vectors.len());
-            return Err(EmbedError::Refused(format!("asked for {asked} vectors, got {got}")));
+            return Err(EmbedError::Refused(format!("expected {asked} vectors, got {got}")));
         }
         self.check_vectors(vectors)
     }
@@ -126,20 +126,20 @@ impl RegisteredModel {
         let Some(first) = vectors.first() else { return Ok(vectors) };
         if vectors.iter().any(Vec::is_empty) {
             let model = self.embedder.model();
-            return Err(EmbedError::Refused(format!("{model} made a vector without numbers")));
+            return Err(EmbedError::Refused(format!("{model} returned an empty vector")));
         }
         let expected = *self.dimensions.get_or_init(|| first.len());
         if let Some(wrong) = vectors.iter().find(|vector| vector.len() != expected) {
             return Err(EmbedError::Refused(format!(
-                "{} made a vector of {} numbers where others have {expected}; if the model has changed, \
-                 `ctx embed rebuild` makes all of them anew",
+                "{} returned a vector of {} dimensions where others have {expected}; if the model has changed, \
+                 run `ctx embed rebuild`",
                 self.embedder.model(),
                 wrong.len(),
             )));
         }
         if vectors.iter().flatten().any(|value| !value.is_finite()) {
             return Err(EmbedError::Refused(format!(
-                "{} made a vector that is no number",
+                "{} returned a vector with NaN or infinite values",
                 self.embedder.model()
             )));
         }

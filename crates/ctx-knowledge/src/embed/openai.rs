@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub(super) const KIND: EmbedderKind = EmbedderKind {
     name: OpenAi::NAME,
-    summary: "any service with OpenAI's interface",
+    summary: "any service with an OpenAI-compatible API",
     open: remote::open::<OpenAi>,
 };
 
@@ -51,7 +51,7 @@ impl EmbeddingApi for OpenAi {
             .collect();
         entries.sort_by_key(|(index, _)| *index);
         if entries.iter().enumerate().any(|(position, (index, _))| *index != position) {
-            return Err("made vectors of other texts than it was asked for".to_owned());
+            return Err("returned embeddings with wrong indexes".to_owned());
         }
         Ok(entries.into_iter().map(|(_, vector)| vector).collect())
     }

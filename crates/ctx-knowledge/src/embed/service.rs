@@ -91,7 +91,7 @@ impl EmbeddingService {
             return Err(wrong("it must begin with http:// or https://"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("it must not have a password in it, use `api_key`"));
+            return Err(wrong("it must not contain a user name or password; use `api_key`"));
         }
         url.set_fragment(None);
         match url.path_segments_mut() {
@@ -123,7 +123,7 @@ impl EmbeddingService {
             let retry_after = retry_after(&headers);
             let location = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
             let message = match location.filter(|_| status.is_redirection()) {
-                Some(location) => format!("it sends everybody to {location}"),
+                Some(location) => format!("it redirects to {location}"),
                 // Optional: without a readable body, the status is still reported.
                 None => body.map(|body| error_message(&body)).unwrap_or_default(),
             };
@@ -133,10 +133,7 @@ impl EmbeddingService {
         let body = body.map_err(|error| self.body_error(error))?;
         serde_json::from_slice(&body).map_err(|error| {
             let detail = truncate_to_line(&self.redactor.text(error_message(&body)));
-            EmbedError::Refused(format!(
-                "{self} answered with something else than vectors ({error}): {detail}"
-            ))
-            .into()
+            EmbedError::Refused(format!("{self} returned an invalid response ({error}): {detail}")).into()
         })
     }
 
@@ -176,16 +173,19 @@ impl EmbeddingService {
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let refused = |problem: String| Err(EmbedError::Refused(format!("{self} {problem}")));
         if vectors.len() != expected_count {
-            return refused(format!("was asked for {expected_count} vectors and made {}", vectors.len()));
+            return refused(format!(
+                "was sent {expected_count} texts and returned {} vectors",
+                vectors.len()
+            ));
         }
         for vector in &mut vectors {
             let size = vector.len();
             match dimensions {
-                _ if size == 0 => return refused("made a vector without numbers".to_owned()),
+                _ if size == 0 => return refused("returned an empty vector".to_owned()),
                 Some(expected) if expected != size => {
                     return refused(format!(
-                        "was asked for vectors of {expected} numbers and made one of {size}; \
-                         set `embedding.dims` to what the model makes, or leave it out"
+                        "was asked for {expected} dimensions and returned {size}; \
+                         set `embedding.dims` to the model's dimensions, or remove it"
                     ));
                 }
                 _ => normalise(vector),
@@ -213,7 +213,7 @@ impl EmbeddingService {
             Ok(ServiceResponse { status, headers, body: response.read(bytes_max).await })
         });
         let result = result.map_err(|error| {
-            EmbedError::Refused(format!("cannot make connections to {self}: {}", root_cause(&error)))
+            EmbedError::Refused(format!("cannot create an HTTP client for {self}: {}", root_cause(&error)))
         })?;
         result.map_err(|error| self.transport_error(error))
     }
@@ -222,20 +222,21 @@ impl EmbeddingService {
     fn body_error(&self, error: BodyError) -> EmbedError {
         match error {
             BodyError::TooLarge(bytes_max) => {
-                EmbedError::Refused(format!("{self} answered with more than {bytes_max} bytes"))
+                EmbedError::Refused(format!("the response of {self} is larger than {bytes_max} bytes"))
             }
             BodyError::Net(error) if error.is_timeout() => {
-                EmbedError::Unavailable(format!("{self} took too long to answer"))
+                EmbedError::Unavailable(format!("the request to {self} timed out"))
             }
-            BodyError::Net(error) => {
-                EmbedError::Unavailable(format!("{self} broke its answer off: {}", root_cause(&error)))
-            }
+            BodyError::Net(error) => EmbedError::Unavailable(format!(
+                "{self} closed the connection during its response: {}",
+                root_cause(&error)
+            )),
         }
     }
 
     fn transport_error(&self, error: NetError) -> EmbedError {
         if error.is_timeout() {
-            return EmbedError::Unavailable(format!("{self} took too long to answer"));
+            return EmbedError::Unavailable(format!("the request to {self} timed out"));
         }
         let cause = root_cause(&error.without_url());
         EmbedError::Unavailable(format!(
@@ -258,7 +259,7 @@ fn bearer_header(key: &Secret) -> Result<HeaderValue, String> {
         return Err("api_key: must not be empty; leave it out where none is needed".to_owned());
     }
     let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
-        .map_err(|_| "api_key: has characters that cannot be sent".to_owned())?;
+        .map_err(|_| "api_key: contains characters that an HTTP header cannot contain".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -343,7 +344,7 @@ mod tests {
                     MockWebServer::serve(move |_| http_response_with(status, &[("Location", &location)], ""));
                 let service = service(&web.url("/"), Some("hunter2hunter2")).unwrap();
                 let Err(EmbedError::Refused(reason)) = post(&service) else { panic!("{to} was followed") };
-                assert!(reason.ends_with(&format!("it sends everybody to {to}")), "{reason}");
+                assert!(reason.ends_with(&format!("it redirects to {to}")), "{reason}");
                 assert_eq!(web.requests().len(), 1);
             }
         }
@@ -385,7 +386,10 @@ mod tests {
     fn an_unusable_key_is_an_error_that_does_not_show_it() {
         let problem = |key| service("https://a.example", Some(key)).err().unwrap();
         assert!(problem("").starts_with("api_key: must not be empty"));
-        assert_eq!(problem("hunter2\nhunter2"), "api_key: has characters that cannot be sent");
+        assert_eq!(
+            problem("hunter2\nhunter2"),
+            "api_key: contains characters that an HTTP header cannot contain"
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ const SUSPECTS_MAX: usize = 100;
 /// Maximum bytes read of a journal; one that ctx wrote is smaller.
 const JOURNAL_BYTES_MAX: u64 = 4 << 20;
 /// Warning for a skipped document.
-const SKIPPED: &str = "reading it has ended ctx twice; it is skipped until it changes";
+const SKIPPED: &str = "ctx crashed twice while reading it; it is skipped until it changes";
 
 /// One version of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ impl CrashJournal {
         let crashed_version = contents.reading.take();
         let mut journal = Self { path, file: None, contents, is_read_only };
         if let Some(version) = crashed_version {
-            tracing::warn!(source_id = version.source_id, "ctx ended while it read this document");
+            tracing::warn!(source_id = version.source_id, "ctx crashed while reading this document");
             journal.add_suspect(version);
             journal.write();
         }
@@ -166,7 +166,7 @@ impl CrashJournal {
             return;
         }
         if let Err(error) = self.try_write() {
-            tracing::debug!(%error, "the crash journal cannot be written");
+            tracing::debug!(%error, "cannot write the crash journal");
         }
     }
 

@@ -131,7 +131,7 @@ pub enum SyncError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The documents are stored, but the keyword index could not be updated.
-    #[error("the keyword index could not be brought up to date; the next sync tries again")]
+    #[error("cannot update the keyword index; the next sync tries again")]
     View(#[from] ViewError),
 }
 
@@ -209,7 +209,7 @@ impl SyncJob<'_> {
             outcome?;
             match result {
                 Ok(Err(error)) if error.is_busy() => {
-                    tracing::warn!(%error, "the keyword index lags behind; who writes it will catch up");
+                    tracing::warn!(%error, "cannot update the keyword index; the process that is writing it will");
                 }
                 Ok(result) => result?,
                 Err(_) => {}

@@ -220,7 +220,7 @@ impl KnownDocuments for StoredDocuments {
     fn prefetch(&self, source_ids: &[&str]) {
         // A store error is not reported here: the write that follows reports it.
         if let Err(error) = self.prefetch_stamps(source_ids) {
-            tracing::debug!(%error, "cannot read ahead what is stored");
+            tracing::debug!(%error, "cannot prefetch stored documents");
         }
     }
 

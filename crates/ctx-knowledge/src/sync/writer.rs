@@ -94,7 +94,7 @@ impl DocumentWriter {
 
     fn log_index_error(&self, outcome: Result<(), ViewError>) {
         if let Err(error) = outcome {
-            tracing::warn!(%error, "the keyword index lags behind");
+            tracing::warn!(%error, "cannot update the keyword index");
         }
     }
 
@@ -157,7 +157,7 @@ impl DocumentWriter {
     }
 
     fn warn(&mut self, source_id: String, reason: String) {
-        tracing::debug!(source = %self.source, source_id, reason, "cannot be read");
+        tracing::debug!(source = %self.source, source_id, reason, "cannot read a document");
         self.report.warning_count += 1;
         if self.report.warnings.len() < WARNINGS_MAX {
             self.report.warnings.push(Warning { source_id, reason });
@@ -168,7 +168,7 @@ impl DocumentWriter {
     fn store_skipped_names(&self) {
         for names in self.known.take_unnamed_skips().chunks(NAMES_PER_TRANSACTION) {
             if let Err(error) = self.store.name_skipped(names) {
-                tracing::debug!(%error, "names of skipped files cannot be stored");
+                tracing::debug!(%error, "cannot store the names of skipped files");
                 return;
             }
         }
@@ -328,7 +328,7 @@ impl DocumentWriter {
                 match model.vectors(&texts, Effort::Low) {
                     Ok(vectors) => all.extend(vectors),
                     Err(error) => {
-                        tracing::warn!(%error, "a document has no vectors yet");
+                        tracing::warn!(%error, "cannot embed a document; it has no vectors yet");
                         all_vectors = None;
                     }
                 }

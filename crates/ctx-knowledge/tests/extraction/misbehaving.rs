@@ -72,14 +72,14 @@ fn overflow(depth: u64) -> u64 {
 
 async fn misbehaving_documents_are_bounded_and_the_others_are_read() {
     let expected = [
-        ("aborts.html", "the process that read it crashed (signal: 6 (SIGABRT)"),
+        ("aborts.html", "the extraction worker crashed (signal: 6 (SIGABRT)"),
         ("eats-memory.html", "reading it took more than 256 MB of memory"),
-        ("floods.html", "the process that read it crashed (exit status: 1)"),
+        ("floods.html", "the extraction worker crashed (exit status: 1)"),
         ("hangs.html", "reading it took longer than 2 s"),
-        ("overflows.html", "the process that read it crashed (signal: "),
-        ("says-no-json.html", "the process that read it sent a text that is not JSON"),
-        ("says-no-text.html", "its text came back damaged"),
-        ("says-too-much.html", "the process that read it sent a frame that is too large"),
+        ("overflows.html", "the extraction worker crashed (signal: "),
+        ("says-no-json.html", "the extraction worker sent a text that is not JSON"),
+        ("says-no-text.html", "the extraction worker returned text that is not UTF-8"),
+        ("says-too-much.html", "the extraction worker sent a frame that is too large"),
     ];
     let workspace =
         expected.iter().fold(Workspace::new(), |workspace, (name, _)| workspace.file(name, "<p>x"));

@@ -98,7 +98,7 @@ async fn a_worker_killed_while_it_reads_costs_its_file_a_warning() {
     let (report, ()) = tokio::join!(sync(&knowledge), kill);
     assert_eq!((report.added, report.warning_count), (2, 1), "{report:?}");
     assert_eq!(report.warnings[0].source_id, "mm.html");
-    assert_eq!(report.warnings[0].reason, "the process that read it was killed");
+    assert_eq!(report.warnings[0].reason, "the extraction worker was killed");
     assert_eq!(hit_names(&knowledge, "harbour"), ["zz.html"]);
     // The document may not be the cause, so the next sync tries again.
     let report = sync(&knowledge).await;
@@ -134,7 +134,7 @@ async fn an_invalid_worker_program_costs_each_file_a_warning() {
     let report = sync(&knowledge).await;
     assert_eq!((report.added, report.warning_count), (1, 2), "{report:?}");
     for warning in &report.warnings {
-        assert!(warning.reason.starts_with("it cannot be read now: "), "{}", warning.reason);
+        assert!(warning.reason.starts_with("no extraction worker is available: "), "{}", warning.reason);
     }
     assert_eq!(hit_names(&knowledge, "lighthouse"), ["c.md"]);
 }

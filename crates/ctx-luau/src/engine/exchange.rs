@@ -272,7 +272,7 @@ fn send_response(
             let frame = Frame { json: &json, bytes: &bytes, ..Frame::new(FrameKind::Answer, number) };
             match outgoing.push(&frame) {
                 Ok(()) => return Ok(()),
-                Err(_) => HostError::new(TOO_LARGE, "the answer is too large to be handed to a script"),
+                Err(_) => HostError::new(TOO_LARGE, "the response is too large for a script"),
             }
         }
         Err(refusal) => refusal,
@@ -308,6 +308,6 @@ impl HostError {
     const DATA_BYTES_MAX: usize = 128 << 10;
 
     fn timeout() -> Self {
-        Self::new(TIMEOUT, "the script's time is over")
+        Self::new(TIMEOUT, "the script exceeded its time limit")
     }
 }

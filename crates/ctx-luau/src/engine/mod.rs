@@ -348,7 +348,7 @@ fn lease_failure(why: LeaseError) -> RunError {
 fn deadline_ignored(run: &ScriptRun) -> RunError {
     RunError::new(
         RunErrorKind::Time,
-        format!("{}: the script's time is over and it did not end by itself", run.chunk_name),
+        format!("{}: the script exceeded its time limit and was killed", run.chunk_name),
     )
 }
 
@@ -357,7 +357,7 @@ async fn worker_failure(lease: WorkerLease, run: &ScriptRun) -> RunError {
     if end.is_out_of_memory() {
         return RunError::new(RunErrorKind::Memory, format!("{}: not enough memory", run.chunk_name));
     }
-    tracing::warn!("the worker of {} ended: {}; it said: {}", run.chunk_name, end.status, end.stderr);
+    tracing::warn!("the worker of {} exited: {}; stderr: {}", run.chunk_name, end.status, end.stderr);
     RunError::new(
         RunErrorKind::Crashed,
         format!("{}: the script's worker ended unexpectedly ({})", run.chunk_name, end.status),

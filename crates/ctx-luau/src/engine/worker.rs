@@ -24,7 +24,7 @@ pub fn worker_main() -> ExitCode {
 /// process could not read it, and `os.date` would be in UTC.
 fn read_time_zone() {
     if let Err(error) = mlua::Lua::new().load("return os.date('*t')").exec() {
-        tracing::debug!("no time zone: {error}");
+        tracing::debug!("cannot load the time zone: {error}");
     }
 }
 
@@ -129,9 +129,9 @@ impl HostChannel for WorkerPipe {
         self.last_request.set(number);
         let size = request.method.len() + request.arguments.len() + request.bytes.len();
         let rejected = if size > PAYLOAD_BYTES_MAX {
-            Some(("too_large", "a script cannot hand out so much at once"))
+            Some(("too_large", "the arguments of the call are too large"))
         } else if number > REQUESTS_MAX {
-            Some(("limit", "the script asked for too many things"))
+            Some(("limit", "the script made too many calls to host functions"))
         } else {
             None
         };

@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Maximum size of a JSON text that a script encodes or sends with a host request.
 const JSON_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Error of a host function that is called between runs.
-const NO_RUN: &str = "there is no run";
+const NO_RUN: &str = "no script is running";
 
 /// Adds the functions to `host`.
 pub(super) fn add(
@@ -153,7 +153,7 @@ fn send_host_request(
 
 fn take_response(lua: &Lua, bridge: &JsonBridge, run: &RunState, id: u32) -> mlua::Result<MultiValue> {
     match run.take_response(id) {
-        None => failure(lua, "the answer is lost"),
+        None => failure(lua, "the response is no longer available"),
         Some(HostResponse::Failed { code, message, data }) if data.is_empty() => {
             (false, message, code).into_lua_multi(lua)
         }
@@ -221,7 +221,7 @@ fn add_value_functions(
     let result = lua.create_function(move |lua, value: Value| {
         let Some(run) = current.get() else { return failure(lua, NO_RUN) };
         if run.result.borrow().is_some() {
-            return failure(lua, "result(value) was called before: call it once");
+            return failure(lua, "result(value) was already called: call it only once");
         }
         match write(&own, &value, WriteOptions { name: "result", bytes_max: run.bounds.result_bytes }) {
             Ok(text) => {

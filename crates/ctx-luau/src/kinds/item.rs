@@ -117,7 +117,9 @@ fn metadata(fields: &Map<String, Value>) -> Result<Map<String, Value>, String> {
         (None | Some(Value::Null), Some(Value::String(text))) => serde_json::from_str(text)
             .map_err(|_| "`metadata_json` must be the JSON text of an object".to_owned()),
         (None | Some(Value::Null), Some(_)) => Err("`metadata_json` must be JSON text".to_owned()),
-        (Some(other), _) => Err(format!("`metadata` must be a table of names, it is {}", type_name(other))),
+        (Some(other), _) => {
+            Err(format!("`metadata` must be a table with string keys, it is {}", type_name(other)))
+        }
     }
 }
 

@@ -30,7 +30,7 @@ impl<'a> TokenTree<'a> {
     }
 
     /// The number of tokens.
-    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[allow(clippy::len_without_is_empty, reason = "not needed")]
     pub fn len(&self) -> usize {
         self.tokens.len()
     }

@@ -150,16 +150,19 @@ fn values_without_a_json_form_are_refused_with_their_path() {
         ("{ items = { 1, { name = print } } }", "result.items[2].name: JSON has no functions"),
         ("{ ['a b'] = { 0/0 } }", "result[\"a b\"][1]: JSON has no NaN"),
         ("{ a = 1/0 }", "result.a: JSON has no infinity"),
-        ("{ a = '\\255' }", "result.a: not UTF-8 at byte 1; base64.encode can carry it"),
+        ("{ a = '\\255' }", "result.a: not UTF-8 at byte 1; encode it with base64.encode"),
         (
             "{ 1, 2, nil, 4 }",
-            "result: has an item 4 but no item 3; use json.null for what is absent, or keys that are strings",
+            "result: has an item 4 but no item 3; use json.null for missing items, or string keys",
         ),
         (
             "{ [10] = 1 }",
-            "result: has an item 10 but no item 1; use json.null for what is absent, or keys that are strings",
+            "result: has an item 10 but no item 1; use json.null for missing items, or string keys",
         ),
-        ("{ 1, x = 2 }", "result: has items by position and also the key \"x\"; JSON has no such mix"),
+        (
+            "{ 1, x = 2 }",
+            "result: has both list items and the key \"x\"; in JSON it must be an array or an object",
+        ),
         ("{ [true] = 2 }", "result: has the key true; keys of a JSON object are strings"),
         ("{ [1.5] = 2 }", "result: has the key 1.5; keys of a JSON object are strings"),
         ("(function() local t = {} t.a = { t } return t end)()", "result.a[1]: the table contains itself"),

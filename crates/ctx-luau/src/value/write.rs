@@ -159,7 +159,7 @@ impl<'a> JsonWriter<'a> {
         self.check_size(bytes.len() + 2)?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
             WriteError::unrepresentable(format!(
-                "not UTF-8 at byte {}; base64.encode can carry it",
+                "not UTF-8 at byte {}; encode it with base64.encode",
                 error.valid_up_to() + 1
             ))
         })?;
@@ -249,7 +249,7 @@ impl<'a> JsonWriter<'a> {
         if let Some(key) = invalid_key {
             let key = key_text(&key);
             return Err(WriteError::unrepresentable(format!(
-                "has items by position and also the key {key}; JSON has no such mix"
+                "has both list items and the key {key}; in JSON it must be an array or an object"
             )));
         }
         items.sort_by_key(|(index, _)| *index);
@@ -257,12 +257,10 @@ impl<'a> JsonWriter<'a> {
         for (position, (index, item)) in items.iter().enumerate() {
             let expected = position as i64 + 1;
             if *index < 1 {
-                return Err(WriteError::unrepresentable(format!(
-                    "has the key {index}; positions begin at 1"
-                )));
+                return Err(WriteError::unrepresentable(format!("has the key {index}; indexes start at 1")));
             }
             if *index != expected {
-                let hint = "use json.null for what is absent, or keys that are strings";
+                let hint = "use json.null for missing items, or string keys";
                 return Err(WriteError::unrepresentable(format!(
                     "has an item {index} but no item {expected}; {hint}"
                 )));
@@ -293,7 +291,7 @@ impl<'a> JsonWriter<'a> {
         }
         match invalid_key {
             Some(Value::Integer(index)) if fields.is_empty() => {
-                let hint = "use json.null for what is absent, or keys that are strings";
+                let hint = "use json.null for missing items, or string keys";
                 Err(WriteError::unrepresentable(format!("has an item {index} but no item 1; {hint}")))
             }
             Some(key) => {

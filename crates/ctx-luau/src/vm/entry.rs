@@ -33,7 +33,7 @@ const DEFINITION_FIELDS: &[&str] = &[
 /// Error of an `execute` script without a result.
 const NO_RESULT: &str = "the script ended without a result: call result(value) once or return a value";
 /// Error of an `execute` script with two results.
-const TWO_RESULTS: &str = "the script called result(value) and also returned a value: do one of them";
+const TWO_RESULTS: &str = "the script called result(value) and also returned a value: use only one of them";
 
 /// Hint for `return a, b`.
 const ONE_RESULT: &str = "return one, as in `return { a, b }`; `return (f())` returns the first of several";

@@ -8,37 +8,37 @@ const ERROR_BYTES_MAX: usize = 4 * 1024;
 
 /// Functions and libraries of plain Lua that scripts do not have, and what to do instead.
 const ABSENT: &[(&str, &str)] = &[
-    ("collectgarbage", "memory is collected by itself"),
+    ("collectgarbage", "garbage collection is automatic"),
     ("debug", "there is no `debug` library; log.debug(...) writes to the log"),
-    ("dofile", "there is no other file to run; fs.read(path) reads one"),
-    ("gcinfo", "memory is collected by itself"),
-    ("getfenv", "environments cannot be read"),
+    ("dofile", "scripts cannot run other files; fs.read(path) reads a file"),
+    ("gcinfo", "garbage collection is automatic"),
+    ("getfenv", "function environments cannot be read"),
     ("io", "there is no `io` library; fs.read(path) reads a file, print(...) writes to the log"),
-    ("load", "text cannot be run as code; json.decode(text) reads data"),
-    ("loadfile", "there is no other file to run; fs.read(path) reads one"),
-    ("loadstring", "text cannot be run as code; json.decode(text) reads data"),
+    ("load", "strings cannot be run as code; json.decode(text) parses data"),
+    ("loadfile", "scripts cannot run other files; fs.read(path) reads a file"),
+    ("loadstring", "strings cannot be run as code; json.decode(text) parses data"),
     ("newproxy", "use a table with a metatable"),
     ("package", "there are no modules; json, http, log and the others are globals"),
     ("require", "there are no modules; json, http, log and the others are globals"),
-    ("setfenv", "environments cannot be changed"),
-    ("os.execute", "no programs can be run"),
+    ("setfenv", "function environments cannot be changed"),
+    ("os.execute", "scripts cannot run programs"),
     ("os.exit", "`return` ends the script"),
     ("os.getenv", "env.get(name) reads a variable"),
-    ("os.remove", "files cannot be changed"),
-    ("os.rename", "files cannot be changed"),
-    ("os.tmpname", "files cannot be changed"),
-    ("string.dump", "functions cannot be turned into bytes"),
+    ("os.remove", "scripts cannot write files"),
+    ("os.rename", "scripts cannot write files"),
+    ("os.tmpname", "scripts cannot write files"),
+    ("string.dump", "functions cannot be dumped as bytecode"),
 ];
 
 /// Hints for `execute` scripts, which have no files, no environment variables and no network.
 const ABSENT_IN_EXECUTE: &[(&str, &str)] = &[
-    ("dofile", "there are no files here; call a function of `sdk`"),
-    ("fs", "there are no files here; call a function of `sdk`"),
-    ("env", "there are no environment variables here; write values into the script"),
+    ("dofile", "scripts have no file access here; call a function of `sdk`"),
+    ("fs", "scripts have no file access here; call a function of `sdk`"),
+    ("env", "scripts have no environment variables here; write values into the script"),
     ("http", "scripts have no network here; call a function of `sdk`"),
-    ("io", "there are no files here; print(...) writes to the log"),
-    ("loadfile", "there are no files here; call a function of `sdk`"),
-    ("os.getenv", "there are no environment variables here; write values into the script"),
+    ("io", "scripts have no file access here; print(...) writes to the log"),
+    ("loadfile", "scripts have no file access here; call a function of `sdk`"),
+    ("os.getenv", "scripts have no environment variables here; write values into the script"),
     ("package", "there are no modules; json, sdk, log and the others are globals"),
     ("require", "there are no modules; json, sdk, log and the others are globals"),
 ];
@@ -51,20 +51,20 @@ const LIST_METHODS: &[(&str, &str)] = &[
     (".map(", "write a loop: for _, item in list do ... end"),
     (".filter(", "write a loop: for _, item in list do ... end"),
     (".forEach(", "write a loop: for _, item in list do ... end"),
-    (".join(", "table.concat(list, separator) joins texts"),
-    (".includes(", "table.find(list, value) looks for a value"),
-    (".toString(", "tostring(value) makes a text"),
+    (".join(", "table.concat(list, separator) joins strings"),
+    (".includes(", "table.find(list, value) finds a value"),
+    (".toString(", "tostring(value) converts to a string"),
     (".length", "#list is the length of a list"),
 ];
 
 /// Hint for `:await()` on a number, a boolean or nil.
-const AWAIT_HINT: &str = "this is a value already: leave out :await()";
+const AWAIT_HINT: &str = "this is already a value: remove :await()";
 /// Hint for `+` on texts.
-const CONCAT_HINT: &str = "texts are joined with `..`, and `..=` appends";
+const CONCAT_HINT: &str = "strings are concatenated with `..`, and `..=` appends";
 /// Hint for a null in a comparison.
 const NULL_HINT: &str = "a null in a list is json.null: compare it with `value == json.null` first";
 /// Hint for a loop over a text.
-const TEXT_HINT: &str = "it is a text: if it is JSON, json.decode(text) makes a table of it";
+const TEXT_HINT: &str = "it is a string: if it is JSON, json.decode(text) parses it";
 
 /// Luau's messages for a loop over a string, from functions that expect a table.
 const STRING_ITERATION_ERRORS: &[&str] = &[
@@ -78,8 +78,8 @@ const SYNTAX_WORDS: &[(&str, &str)] = &[
     ("goto", "there is no `goto`; write `continue`, `break` or a function"),
     ("let", "write `local name = value`"),
     ("var", "write `local name = value`"),
-    ("async", "functions need no `async`: calls give their value"),
-    ("await", "calls need no `await`: they give their value"),
+    ("async", "functions need no `async`: calls return their value"),
+    ("await", "calls need no `await`: they return their value"),
     ("elif", "write `elseif`"),
     ("def", "write `function name(...) ... end`"),
     ("import", "there are no modules; json, log and the others are globals"),
@@ -145,8 +145,8 @@ const FIELD_HINT: &str = "a table is written { name = value }";
 const INTEGER_ERRORS: &[&str] =
     &["integer and ", " and integer", "attempt to compare integer", "got integer)"];
 /// Hint for an `integer` where Luau expects a number.
-const INTEGER_HINT: &str = "whole numbers beyond 2^53 are of the type integer, which keeps every digit; \
-    integer.tonumber(x) makes a number of one, integer.add(a, b), integer.sub(a, b) and integer.lt(a, b) work on two";
+const INTEGER_HINT: &str = "whole numbers beyond 2^53 have the exact type integer; \
+    integer.tonumber(x) converts one to a number; integer.add(a, b), integer.sub(a, b) and integer.lt(a, b) take two";
 
 /// Hint for a script that tries to modify `context`.
 const CONTEXT_HINT: &str =
@@ -243,7 +243,7 @@ pub(super) fn shadowed_result_hint(source: &str) -> Option<String> {
     })?;
     let line = number + 1;
     Some(format!(
-        "line {line} gives the name `result` to a variable, which hides the function result(value): rename the variable"
+        "line {line} declares a variable `result`, which shadows the function result(value): rename the variable"
     ))
 }
 

@@ -24,13 +24,13 @@ pub(crate) const NO_MEMORY: &str = "not enough memory";
 
 /// The VM could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error("no Luau VM: {0}")]
+#[error("cannot create a Luau VM: {0}")]
 pub(crate) struct VmError(String);
 
 /// The error at the deadline, raised at every later interrupt, so that a script that catches it ends
 /// nevertheless.
 #[derive(Debug, thiserror::Error)]
-#[error("the script's time is over")]
+#[error("the script exceeded its time limit")]
 struct DeadlineExceeded;
 
 /// A Luau VM, which executes one run at a time.

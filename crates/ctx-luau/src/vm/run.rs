@@ -15,7 +15,7 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 const NOT_WHILE_LOADING: &str =
     "not available while the script is loaded: call it inside the script's function";
 /// Error of a host function when the parent has exited.
-const PARENT_GONE: &str = "nobody answers any more";
+const PARENT_GONE: &str = "the parent process has exited";
 
 /// Number of interrupts for each check of the clock, because a check takes as long as an iteration of a loop.
 /// Interrupts are milliseconds apart at most, so checking fewer of them does not matter.

@@ -36,7 +36,7 @@ pub(super) async fn call(call: &Call, arguments: &Map<String, Value>) -> HostRes
     let value = output.into_data();
     let wants_page = arguments.get("page") == Some(&Value::Bool(true));
     let page_json = if wants_page { page_text(page, &value) } else { Ok(Vec::new()) };
-    Ok((value, page_json.map_err(|error| refusal(ToolError::internal("a page cannot be told", error)))?))
+    Ok((value, page_json.map_err(|error| refusal(ToolError::internal("cannot serialize the page", error)))?))
 }
 
 /// The page information that `paginate` gets.

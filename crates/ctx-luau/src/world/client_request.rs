@@ -29,7 +29,12 @@ pub(super) async fn send<'a>(
             _ => return Err(HostError::new(BAD_REQUEST, "context.sample: the request must be a table")),
         },
         "roots" => ("context.roots", QuestionKind::Roots),
-        other => return Err(HostError::new(BAD_REQUEST, format!("nobody can be asked for {other}"))),
+        other => {
+            return Err(HostError::new(
+                BAD_REQUEST,
+                format!("unknown kind of request to the client: `{other}`"),
+            ));
+        }
     };
     let key = match arguments.get("key") {
         None | Some(Value::Null) => None,

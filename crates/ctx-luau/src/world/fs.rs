@@ -50,9 +50,12 @@ pub(super) async fn list(directory: Option<PathBuf>, dir: String, glob: Option<S
                 format!("fs.list: the glob is longer than {GLOB_BYTES_MAX} bytes"),
             ));
         }
-        Some(glob) => Some(GlobBuilder::new(glob).literal_separator(true).build().map_err(|error| {
-            HostError::new(BAD_REQUEST, format!("fs.list: the glob cannot be read: {error}"))
-        })?),
+        Some(glob) => Some(
+            GlobBuilder::new(glob)
+                .literal_separator(true)
+                .build()
+                .map_err(|error| HostError::new(BAD_REQUEST, format!("fs.list: invalid glob: {error}")))?,
+        ),
     };
     let matcher = matcher.map(|glob| glob.compile_matcher());
     let recursive = glob.is_some_and(|glob| glob.contains('/') || glob.contains("**"));
@@ -148,7 +151,7 @@ fn leads_to_secret(root: &Dir, path: &Path) -> bool {
 
 fn secret_refusal(function: &str, path: &str) -> HostError {
     let message = format!(
-        "{function}: `{path}` holds secrets, which scripts may not read; context.config and env.get give a script its own"
+        "{function}: `{path}` is a secret file, which scripts may not read; use context.config or env.get for secrets"
     );
     HostError::new(FORBIDDEN, message)
 }

@@ -72,10 +72,11 @@ impl HttpRequest {
     pub(super) fn new(arguments: &Map<String, Value>, body: Vec<u8>) -> Result<Self, HostError> {
         let bad = |message: String| HostError::new(BAD_REQUEST, format!("http: {message}"));
         let method = text(arguments, "method")?.to_ascii_uppercase();
-        let method = Method::from_bytes(method.as_bytes()).map_err(|_| bad("no such method".to_owned()))?;
+        let method =
+            Method::from_bytes(method.as_bytes()).map_err(|_| bad("invalid HTTP method".to_owned()))?;
         // The error does not repeat the URL, which may contain secrets.
         let url = Url::parse(text(arguments, "url")?);
-        let mut url = url.map_err(|error| bad(format!("the URL cannot be read: {error}")))?;
+        let mut url = url.map_err(|error| bad(format!("invalid URL: {error}")))?;
         for (name, value) in table_field(arguments, "params")? {
             for value in value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice) {
                 let value = scalar_text(value).ok_or_else(|| {
@@ -90,7 +91,7 @@ impl HttpRequest {
                 let message = format!("the header `{name}` cannot be set: the HTTP client sets it");
                 return Err(HostError::new(FORBIDDEN, format!("http: {message}")));
             }
-            let invalid = || bad(format!("the header `{name}` cannot be sent"));
+            let invalid = || bad(format!("the header `{name}` has an invalid name or value"));
             let value = scalar_text(value).ok_or_else(invalid)?;
             let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
             headers.append(header, HeaderValue::from_str(&value).map_err(|_| invalid())?);
@@ -127,7 +128,7 @@ impl ScriptHttp {
                 let seconds = timeout.as_secs_f64();
                 Err(HostError::new(
                     TIMEOUT,
-                    format!("http: {display_url}: no answer within {seconds} seconds"),
+                    format!("http: {display_url}: no response within {seconds} seconds"),
                 ))
             }),
         }
@@ -171,7 +172,7 @@ fn check(request: &ctx_net::Request, allowed: &AllowedHosts) -> Result<(), HostE
     let refuse = |why: &str| Err(HostError::new(FORBIDDEN, format!("http: {}: {why}", request.describe())));
     let url = &request.url;
     if !["http", "https"].contains(&url.scheme()) {
-        return refuse("only http and https can be requested");
+        return refuse("only http and https URLs are allowed");
     }
     if !allowed.allows(url) {
         return refuse("the host is not in the script's allow_hosts");
@@ -199,7 +200,7 @@ async fn read_response(request: &ctx_net::Request, mut response: Response, bytes
 
 fn net_refusal(request: &ctx_net::Request, error: NetError) -> HostError {
     if let Some(forbidden) = error.forbidden_target() {
-        let message = format!("http: {}: scripts may not reach {forbidden}", request.describe());
+        let message = format!("http: {}: scripts may not connect to {forbidden}", request.describe());
         return HostError::new(FORBIDDEN, message);
     }
     let code = if error.is_timeout() { TIMEOUT } else { FAILED };
@@ -214,7 +215,10 @@ fn table_field<'a>(
         None | Some(Value::Null) => None,
         Some(Value::Object(fields)) => Some(fields),
         Some(_) => {
-            return Err(HostError::new(BAD_REQUEST, format!("http: `{field}` must be a table of names")));
+            return Err(HostError::new(
+                BAD_REQUEST,
+                format!("http: `{field}` must be a table with string keys"),
+            ));
         }
     };
     Ok(fields.into_iter().flatten())

@@ -92,7 +92,7 @@ impl<'a> ScriptWorld<'a> {
             }),
         };
         let done = number("done")?
-            .ok_or_else(|| HostError::new(BAD_REQUEST, "context.progress: say how much is done"))?;
+            .ok_or_else(|| HostError::new(BAD_REQUEST, "context.progress: `done` is missing"))?;
         let message = arguments.get("message").and_then(Value::as_str);
         let message = message.map(|message| self.redactor.text(message.to_owned()));
         let total = number("total")?;

@@ -87,16 +87,16 @@ async fn a_worker_killed_while_idle_is_not_noticed() {
 async fn workers_that_violate_the_protocol_are_crashes() {
     for (fault, expected) in [
         ("claims-too-much", "too large"),
-        ("is-of-no-kind", "kind that does not exist"),
-        ("greets-again", "no place here"),
-        ("logs-without-end", "too much logged"),
-        ("asks-without-waiting", "too many questions at once"),
-        ("asks-the-same-twice", "no place here"),
+        ("is-of-no-kind", "frame of an unknown kind"),
+        ("greets-again", "an unexpected frame"),
+        ("logs-without-end", "more log output than allowed"),
+        ("asks-without-waiting", "too many concurrent requests"),
+        ("asks-the-same-twice", "an unexpected frame"),
         ("answers-too-deep", "too deep"),
         ("answers-too-many", "too many values"),
         ("answers-too-large", "too large"),
         ("answers-no-json", "not JSON"),
-        ("answers-twice", "no place here"),
+        ("answers-twice", "an unexpected frame"),
         ("ends", "exit status: 7"),
     ] {
         let engine = engine_without_spares(&[FAKE, fault]);
@@ -115,7 +115,7 @@ async fn a_worker_without_memory_is_not_a_crash() {
 
 async fn workers_that_never_become_ready_are_errors() {
     for (fault, expected) in
-        [("greets-with-garbage", "kind that does not exist"), ("ends-at-once", "status: 7")]
+        [("greets-with-garbage", "frame of an unknown kind"), ("ends-at-once", "status: 7")]
     {
         let error = run(&engine_without_spares(&[FAKE, fault]), "", LONG).await.unwrap_err();
         assert_eq!(error.kind, RunErrorKind::Unavailable, "{fault}: {error}");

@@ -115,7 +115,7 @@ async fn files_that_hold_secrets_are_neither_read_nor_listed() {
     }
     for path in paths {
         let error = bench.error(&format!("return fs.read('{path}')")).await;
-        assert!(error.message().contains("holds secrets, which scripts may not read"), "{path}: {error}");
+        assert!(error.message().contains("is a secret file, which scripts may not read"), "{path}: {error}");
     }
     for folder in [".git", ".ctx", "data/../.git"] {
         let error = bench.error(&format!("return fs.list('{folder}')")).await;

@@ -58,7 +58,7 @@ impl RepositoryAddress {
     /// Parses the `url` of the settings.
     pub(super) fn parse(text: &str, workspace_root: &Path) -> Result<Self, String> {
         if text.is_empty() || text.starts_with('-') || text.chars().any(char::is_control) {
-            return Err("url: it is not the address of a repository".to_owned());
+            return Err("url: not a repository URL or path".to_owned());
         }
         if let Some((scheme, rest)) = text.split_once("://") {
             return Self::from_url(&scheme.to_ascii_lowercase(), rest);
@@ -74,10 +74,10 @@ impl RepositoryAddress {
                 let web = WebPages::detect("https", host, path);
                 Ok(Self { web, ..Self::plain(text, GitTransport::Ssh) })
             }
-            _ if text.starts_with('~') => Err("url: `~` means nothing here; write `${HOME}`".to_owned()),
+            _ if text.starts_with('~') => Err("url: `~` is not expanded; write `${HOME}`".to_owned()),
             _ => {
                 let path = workspace_root.join(text);
-                let url = path.to_str().ok_or("url: the workspace's path is not text")?.to_owned();
+                let url = path.to_str().ok_or("url: the workspace's path is not UTF-8")?.to_owned();
                 Ok(Self { url, ..Self::plain(text, GitTransport::Local) })
             }
         }
@@ -98,7 +98,7 @@ impl RepositoryAddress {
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let (user_info, host) = authority.rsplit_once('@').unwrap_or(("", authority));
         if host.is_empty() {
-            return Err("url: it names no host".to_owned());
+            return Err("url: the host is missing".to_owned());
         }
         reject_option(host)?;
         let (username, password) =
@@ -168,7 +168,7 @@ impl WebPages {
 }
 
 fn unknown_scheme(scheme: &str) -> String {
-    format!("url: `{scheme}:` is no way to reach a repository; use https, ssh, git, file or a path")
+    format!("url: `{scheme}:` is not a supported scheme; use https, ssh, git, file or a path")
 }
 
 /// Rejects a host that ssh would parse as an option.

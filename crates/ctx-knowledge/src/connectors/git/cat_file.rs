@@ -114,14 +114,14 @@ impl CatFileProcess {
     pub(super) async fn size(&mut self, id: &str) -> Result<Option<u64>, GitError> {
         self.stdin.write_all(format!("{id}\n").as_bytes()).await?;
         if !read_token(&mut self.stdout, b'\n', &mut self.line).await? {
-            return Err(GitError::Failed("git ended in the middle of an answer".to_owned()));
+            return Err(GitError::Failed("git exited in the middle of its output".to_owned()));
         }
         let response = String::from_utf8_lossy(&self.line);
         if response.ends_with(" missing") {
             return Ok(None);
         }
         let size = response.rsplit(' ').next().and_then(|size| size.parse().ok());
-        size.map(Some).ok_or_else(|| GitError::Failed(format!("git answered `{response}`")))
+        size.map(Some).ok_or_else(|| GitError::Failed(format!("unexpected output of git: `{response}`")))
     }
 
     /// The content of an object; `None` if the mirror lacks it. The caller has checked the size.
@@ -145,7 +145,7 @@ impl CatFileProcess {
 }
 
 pub(super) fn missing_pipe() -> GitError {
-    GitError::Io(io::Error::other("no pipe"))
+    GitError::Io(io::Error::other("a pipe is missing"))
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ const CONFIG_BYTES_MAX: u64 = 4 << 10;
 fn find_tampering(folder: &Path) -> Option<&'static str> {
     let metadata = fs::symlink_metadata(folder).ok()?;
     if !metadata.is_dir() {
-        return Some("it is no folder");
+        return Some("not a folder");
     }
     if let Some(file) = FORBIDDEN_FILES.iter().find(|file| fs::symlink_metadata(folder.join(file)).is_ok()) {
         return Some(file);
@@ -151,7 +151,7 @@ impl<'a> Mirror<'a> {
             tracing::warn!(
                 repository = address.display_url,
                 strange = tampering,
-                "the copy is not as we made it, and is made anew"
+                "the local clone has unexpected files or settings; cloning again"
             );
             mirror.discard().map_err(|error| mirror.to_source_error(&error.into()))?;
         }
@@ -219,7 +219,7 @@ impl<'a> Mirror<'a> {
         tracing::warn!(
             repository = self.address.display_url,
             reason = error.describe(),
-            "the copy is made anew"
+            "the local clone is unusable; cloning again"
         );
         self.recreate(head).await
     }

@@ -95,7 +95,7 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> ConnectorResult {
     let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
     let address = RepositoryAddress::parse(&settings.url, options.workspace_root)?;
     if let Some(branch) = settings.branch.as_deref().filter(|branch| !is_branch_name(branch)) {
-        return Err(format!("branch: `{branch}` cannot be the name of one"));
+        return Err(format!("branch: `{branch}` is not a valid branch name"));
     }
     let parts: Vec<&str> = settings.root.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     if parts.contains(&"..") || parts.iter().any(|part| part.chars().any(char::is_control)) {
@@ -206,7 +206,7 @@ impl GitConnector {
                 tracing::warn!(
                     repository = self.address.display_url,
                     reason = error.describe(),
-                    "the copy is made anew"
+                    "the local clone is unusable; cloning again"
                 );
                 mirror.recreate(head).await?;
             }
@@ -234,7 +234,7 @@ impl GitConnector {
     fn discard_damaged(&self, mirror: &Mirror<'_>, error: &GitError) -> SourceError {
         let _ = mirror.discard();
         mirror.source_error(&format!(
-            "the copy of it was damaged and has been removed; sync again ({})",
+            "its local clone was damaged and has been removed; sync again ({})",
             error.describe()
         ))
     }

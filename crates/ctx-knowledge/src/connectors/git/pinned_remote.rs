@@ -66,7 +66,7 @@ impl PinnedRemote {
                     _ => redirect_error(error),
                 }
             })?;
-            let to = response.redirect_target().map_err(|_| "its redirect cannot be read")?;
+            let to = response.redirect_target().map_err(|_| "its redirect is invalid")?;
             let Some(to) = to else {
                 let reach = hops.reach();
                 let mut url = hops.into_request().url;
@@ -103,14 +103,14 @@ fn client() -> Client {
 }
 
 fn redirect_error(error: NetError) -> String {
-    format!("where it has moved to is not known: {}", error_chain(&error.without_url()))
+    format!("cannot follow its redirects: {}", error_chain(&error.without_url()))
 }
 
 /// The checked addresses of a URL's host, as a value of `http.curloptResolve`. Fails closed: a host that cannot be
 /// resolved here is an error, or left to the proxy.
 async fn pin_addresses(url: &Url, reach: AddressPolicy, has_proxy: bool) -> Result<Option<String>, String> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
-    reach.check_host(host).map_err(|forbidden| format!("it leads to {forbidden}"))?;
+    reach.check_host(host).map_err(|forbidden| format!("its host resolves to {forbidden}"))?;
     // A literal address needs no DNS lookup, so there is nothing to pin.
     let is_literal = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
     if is_literal {
@@ -120,7 +120,7 @@ async fn pin_addresses(url: &Url, reach: AddressPolicy, has_proxy: bool) -> Resu
     let addresses = match lookup {
         Ok(Ok(addresses)) => addresses,
         Ok(Err(ResolveError::Forbidden(ForbiddenHost(forbidden)))) => {
-            return Err(format!("it leads to {forbidden}"));
+            return Err(format!("its host resolves to {forbidden}"));
         }
         _ if has_proxy => return Ok(Some(format!("{host}:{port}:{UNREACHABLE_ADDRESS}"))),
         Ok(Err(ResolveError::Lookup(error))) => {
@@ -191,7 +191,7 @@ mod tests {
         assert!(remote_of("http://169.254.7.7/a.git").await.is_ok());
         let url = Url::parse("http://localhost/a.git").unwrap();
         let refused = super::pin_addresses(&url, AddressPolicy::INTERNET, false).await.unwrap_err();
-        assert_eq!(refused, "it leads to a loopback address");
+        assert_eq!(refused, "its host resolves to a loopback address");
     }
 
     #[tokio::test]

@@ -146,10 +146,10 @@ impl GitError {
             Self::NotInstalled => {
                 "the program `git` is not on the PATH; install git 2.37 or later".to_owned()
             }
-            Self::TimedOut => "it took too long".to_owned(),
+            Self::TimedOut => "git timed out".to_owned(),
             Self::Unreachable(why) => why.clone(),
             Self::Failed(message) => informative_line(message),
-            Self::Io(error) => format!("git could not be used: {error}"),
+            Self::Io(error) => format!("cannot run git: {error}"),
         }
     }
 
@@ -523,14 +523,14 @@ fn informative_line(stderr: &str) -> String {
         // The line before is from ssh and is more specific.
         Some(at) if lines[at].contains("Could not read from remote repository") && at > 0 => lines[at - 1],
         Some(at) => lines[at],
-        None => lines.last().copied().unwrap_or("git failed and did not say why"),
+        None => lines.last().copied().unwrap_or("git failed without an error message"),
     };
     let line = ["fatal: ", "error: ", "remote: "]
         .iter()
         .fold(line, |line, start| line.strip_prefix(start).unwrap_or(line));
     let line = line.trim_end_matches('.');
     if line.contains("terminal prompts disabled") || line.starts_with("could not read Username") {
-        return "it asks who you are, and git has no credentials for it; set up a credential helper, or put \
+        return "it requires authentication, and git has no credentials for it; set up a credential helper, or put \
                 `https://user:${TOKEN}@…` into the url"
             .to_owned();
     }
@@ -555,7 +555,7 @@ mod tests {
                 "git@h: Permission denied (publickey)",
             ),
             ("warning: x\nsomething else", "something else"),
-            ("", "git failed and did not say why"),
+            ("", "git failed without an error message"),
         ] {
             assert_eq!(informative_line(stderr), expected);
         }

@@ -215,11 +215,11 @@ impl Bucket {
     fn read_error(&self, error: &Error) -> ReadError {
         match error {
             Error::NotFound { .. } => ReadError::Object(
-                "it was listed but is not there; names that begin or end with `/` cannot be read".to_owned(),
+                "it was listed but does not exist; keys that begin or end with `/` cannot be read".to_owned(),
             ),
             Error::PermissionDenied { .. } => {
                 let text = error_chain(error);
-                ReadError::Object(format!("it may not be read ({})", error_code(&text).unwrap_or("denied")))
+                ReadError::Object(format!("access denied ({})", error_code(&text).unwrap_or("denied")))
             }
             error => ReadError::Service(self.describe_error(error)),
         }
@@ -232,14 +232,14 @@ impl Bucket {
         match error_code(&text) {
             Some("NoSuchBucket") => format!("there is no bucket `{name}`"),
             Some("AccessDenied" | "AllAccessDisabled") => format!("access to the bucket `{name}` is denied"),
-            Some("InvalidAccessKeyId") => "the access key is not known".to_owned(),
-            Some("SignatureDoesNotMatch") => "the secret key does not fit the access key".to_owned(),
-            Some("ExpiredToken" | "InvalidToken") => "the session has expired; get new credentials".to_owned(),
+            Some("InvalidAccessKeyId") => "the access key ID does not exist".to_owned(),
+            Some("SignatureDoesNotMatch") => "the secret access key does not match the access key ID".to_owned(),
+            Some("ExpiredToken" | "InvalidToken") => "the session token has expired; get new credentials".to_owned(),
             Some("PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException") => {
                 format!("the bucket `{name}` is in another region; set `region`")
             }
-            Some("RequestTimeTooSkewed") => "the clock of this machine is wrong".to_owned(),
-            Some(code) => format!("the service answered {code}"),
+            Some("RequestTimeTooSkewed") => "the clock of this machine differs too much from the service's".to_owned(),
+            Some(code) => format!("the service returned the error {code}"),
             None if text.contains("redirect without LOCATION") => {
                 format!("the bucket `{name}` is in another region; set `region`")
             }

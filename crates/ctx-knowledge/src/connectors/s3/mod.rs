@@ -86,7 +86,7 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> ConnectorResult {
     let settings: Settings = serde_json::from_value(settings.clone()).map_err(|error| error.to_string())?;
     let is_name = |char: char| char.is_ascii_alphanumeric() || "-._".contains(char);
     if settings.bucket.is_empty() || !settings.bucket.chars().all(is_name) {
-        return Err("bucket: it is not the name of one".to_owned());
+        return Err("bucket: not a valid bucket name".to_owned());
     }
     let endpoint = settings.endpoint_url.as_deref();
     if endpoint
@@ -99,7 +99,7 @@ fn open(settings: &Value, options: OpenOptions<'_>) -> ConnectorResult {
             Some(AwsCredentials { access_key_id, secret_access_key, session_token: None })
         }
         (None, None) => None,
-        _ => return Err("access_key_id and secret_access_key belong together".to_owned()),
+        _ => return Err("set both access_key_id and secret_access_key, or neither".to_owned()),
     };
     let prefix = settings.prefix.trim_matches('/');
     let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
@@ -165,7 +165,7 @@ impl Connector for S3Connector {
         let bucket = self.bucket()?;
         let checked = timeout(CHECK_TIMEOUT, bucket.check(&self.prefix)).await;
         checked
-            .unwrap_or_else(|_| Err("it does not answer, or no credentials were found".to_owned()))
+            .unwrap_or_else(|_| Err("no response in time, or no credentials were found".to_owned()))
             .map_err(|reason| self.unavailable(&reason))
     }
 
@@ -208,7 +208,7 @@ impl S3Connector {
         sink: &Sink,
     ) -> Result<Option<Continuation>, SourceError> {
         if let Some(key) = page.unrepresentable_key {
-            let reason = "its key has an empty part, `.` or `..`, and cannot be read".to_owned();
+            let reason = "its key has an empty, `.` or `..` segment and cannot be read".to_owned();
             sink.send(Change::Unreadable { source_id: self.source_id(&key), reason }).await?;
         }
         self.prefetch(&page.objects, sink);

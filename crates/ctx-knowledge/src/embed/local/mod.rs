@@ -43,19 +43,19 @@ fn open(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, String> {
     };
     let wrong = |problem: String| format!("path: {problem}");
     if !path.is_dir() {
-        return Err(wrong(format!("{} is no folder", path.display())));
+        return Err(wrong(format!("{} is not a folder", path.display())));
     }
     let weights = weights_in(path).map_err(wrong)?;
     let config = ModelConfig::read(path).map_err(wrong)?;
     let hidden = config.shape.hidden;
     if settings.dimensions.is_some_and(|dimensions| dimensions != hidden) {
-        return Err(format!("dims: the model makes vectors of {hidden} numbers; leave it out"));
+        return Err(format!("dims: the model has {hidden} dimensions; remove this setting"));
     }
     let prompt =
         [&config.document_prompt, &config.query_prompt].map(|prompt| Tokenizer::builtin().count(prompt));
     let max_tokens = config.shape.tokens_max.saturating_sub(prompt[0].max(prompt[1]));
     if max_tokens < TEXT_TOKENS_MIN {
-        return Err(wrong(format!("{}: its prompts leave no place for a text", path.display())));
+        return Err(wrong(format!("{}: its prompts leave no room for text", path.display())));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let hash = hash(&config, &mut SafetensorsFile::open(&weights).map_err(wrong)?).map_err(wrong)?;
@@ -105,7 +105,7 @@ impl LocalEmbedder {
     fn load(&self) -> Result<LocalModel, String> {
         let mut tensors = SafetensorsFile::open(&self.weights)?;
         if !self.id.ends_with(&hash(&self.config, &mut tensors)?) {
-            return Err(format!("{} has changed; start again to use it", self.weights.display()));
+            return Err(format!("{} has changed; restart to use it", self.weights.display()));
         }
         LocalModel::new(self.config.shape.clone(), |name, shape| tensors.read_tensor(name, shape))
     }

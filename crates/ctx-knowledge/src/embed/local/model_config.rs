@@ -13,7 +13,7 @@ use std::path::Path;
 /// Maximum size of a file other than the weights: several times that of a usual tokenizer.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Appended to errors about unsupported models.
-const SUPPORTED: &str = "what can be used are BERT models with the uncased English vocabulary, like \
+const SUPPORTED: &str = "supported are BERT models with the uncased English vocabulary, like \
                          all-MiniLM-L6-v2, bge-small-en-v1.5 or gte-small";
 
 const CONFIG: &str = "config.json";
@@ -105,7 +105,10 @@ impl ModelConfig {
         let pooling = read_pooling(folder)?;
         let tokenizer: TokenizerConfig = read_json(folder, TOKENIZER)?.unwrap_or_default();
         if tokenizer.do_lower_case == Some(false) || tokenizer.strip_accents == Some(false) {
-            return Err(wrong(TOKENIZER, format!("the model tells capitals or accents apart; {SUPPORTED}")));
+            return Err(wrong(
+                TOKENIZER,
+                format!("the model is case-sensitive or accent-sensitive; {SUPPORTED}"),
+            ));
         }
         vocabulary::check(folder).map_err(|problem| format!("{problem}; {SUPPORTED}"))?;
         let length: Length = read_json(folder, LENGTH)?.unwrap_or_default();
@@ -163,26 +166,26 @@ fn read_bert_config(folder: &Path) -> Result<BertConfig, String> {
 fn read_pooling(folder: &Path) -> Result<Pooling, String> {
     let wrong = |name: &str, problem: String| {
         Err(format!(
-            "{}: {problem}; vectors can be the mean of the tokens or the first",
+            "{}: {problem}; supported pooling: the mean of the tokens, or the first token (CLS)",
             folder.join(name).display()
         ))
     };
     let modules: Vec<Module> = read_json(folder, MODULES)?.unwrap_or_default();
     let kinds = modules.iter().filter_map(|module| module.kind.rsplit('.').next());
     if let Some(other) = kinds.into_iter().find(|kind| !MODULE_KINDS.contains(kind)) {
-        return wrong(MODULES, format!("the model has a part `{other}`"));
+        return wrong(MODULES, format!("the module `{other}` is not supported"));
     }
     let Some(settings) = read_json::<Map<String, Value>>(folder, POOLING)? else { return Ok(Pooling::Mean) };
     if settings.get("include_prompt") == Some(&Value::Bool(false)) {
-        return wrong(POOLING, "prompts are no part of the mean".to_owned());
+        return wrong(POOLING, "prompts are excluded from pooling".to_owned());
     }
     let modes = settings.iter().filter(|(name, on)| name.starts_with("pooling_mode_") && **on == true);
     let modes: Vec<&str> = modes.map(|(name, _)| name.as_str()).collect();
     match modes.as_slice() {
         ["pooling_mode_mean_tokens"] => Ok(Pooling::Mean),
         ["pooling_mode_cls_token"] => Ok(Pooling::First),
-        [] => wrong(POOLING, "no way to make one vector of the tokens is on".to_owned()),
-        others => wrong(POOLING, format!("`{}` is on", others.join("` and `"))),
+        [] => wrong(POOLING, "no pooling mode is enabled".to_owned()),
+        others => wrong(POOLING, format!("`{}` is enabled", others.join("` and `"))),
     }
 }
 

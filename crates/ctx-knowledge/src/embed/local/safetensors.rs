@@ -90,7 +90,7 @@ impl SafetensorsFile {
         file.read_exact(&mut length).map_err(unreadable)?;
         let length = u64::from_le_bytes(length);
         let Some(data) = bytes.checked_sub(LENGTH_BYTES).and_then(|rest| rest.checked_sub(length)) else {
-            return Err(wrong(format!("is cut off, or no safetensors file: a header of {length} bytes")));
+            return Err(wrong(format!("is truncated or not a safetensors file: a header of {length} bytes")));
         };
         if length > HEADER_BYTES_MAX {
             return Err(wrong(format!("its header has more than {HEADER_BYTES_MAX} bytes")));
@@ -110,12 +110,13 @@ impl SafetensorsFile {
         if !tensor.shape.iter().copied().eq(shape.iter().map(|size| *size as u64)) {
             return Err(wrong(&format!("has the shape {:?}, where {shape:?} is needed", tensor.shape)));
         }
-        let dtype = Dtype::parse(&tensor.dtype)
-            .ok_or_else(|| wrong(&format!("is made of {}; F32, F16 and BF16 can be read", tensor.dtype)))?;
+        let dtype = Dtype::parse(&tensor.dtype).ok_or_else(|| {
+            wrong(&format!("has the type {}; supported are F32, F16 and BF16", tensor.dtype))
+        })?;
         let (begin, end) = tensor.data_offsets;
         let numbers = tensor.shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
         if numbers.and_then(|numbers| numbers.checked_mul(dtype.bytes())) != Some(end - begin) {
-            return Err(wrong(&format!("has {} bytes, which its shape contradicts", end - begin)));
+            return Err(wrong(&format!("has {} bytes, which do not match its shape", end - begin)));
         }
         self.seek(begin).map_err(|error| wrong(&error.to_string()))?;
         let mut rest = end - begin;
@@ -128,7 +129,7 @@ impl SafetensorsFile {
             rest -= part.len() as u64;
         }
         if !values.iter().all(|value| value.is_finite()) {
-            return Err(wrong("has values that are no numbers"));
+            return Err(wrong("has NaN or infinite values"));
         }
         Ok(values)
     }
@@ -162,11 +163,11 @@ fn sample((begin, end): (u64, u64)) -> (u64, u64) {
 /// Parses a header; `data` is the size of the data after it, which all ranges must fit.
 fn parse_header(header: &[u8], data: u64) -> Result<BTreeMap<String, TensorInfo>, String> {
     let read: Map<String, Value> =
-        serde_json::from_slice(header).map_err(|error| format!("its header cannot be read: {error}"))?;
+        serde_json::from_slice(header).map_err(|error| format!("invalid header: {error}"))?;
     let mut tensors = BTreeMap::new();
     for (name, value) in read.into_iter().filter(|(name, _)| name != METADATA) {
-        let tensor: TensorInfo = serde_json::from_value(value)
-            .map_err(|error| format!("its header cannot be read: `{name}`: {error}"))?;
+        let tensor: TensorInfo =
+            serde_json::from_value(value).map_err(|error| format!("invalid header: `{name}`: {error}"))?;
         tensors.insert(name, tensor);
     }
     let mut data_ranges: Vec<(&(u64, u64), &String)> =
@@ -175,7 +176,9 @@ fn parse_header(header: &[u8], data: u64) -> Result<BTreeMap<String, TensorInfo>
     let mut next_free = 0;
     for ((begin, end), name) in data_ranges {
         if *begin < next_free || end < begin || *end > data {
-            return Err(format!("`{name}` lies outside of the file or in another tensor; is it cut off?"));
+            return Err(format!(
+                "`{name}` extends beyond the file or overlaps another tensor; the file may be truncated"
+            ));
         }
         next_free = *end;
     }
@@ -230,26 +233,27 @@ mod tests {
         );
         assert_eq!(
             problem(&header("F64", "[2]", 16), &zeros),
-            "FILE: `a` is made of F64; F32, F16 and BF16 can be read"
+            "FILE: `a` has the type F64; supported are F32, F16 and BF16"
         );
         assert_eq!(
             problem(&header("F32", "[2]", 16), &zeros),
-            "FILE: `a` has 16 bytes, which its shape contradicts"
+            "FILE: `a` has 16 bytes, which do not match its shape"
         );
-        assert_eq!(problem(&header("F32", "[2]", 8), &[0xFF; 8]), "FILE: `a` has values that are no numbers");
+        assert_eq!(problem(&header("F32", "[2]", 8), &[0xFF; 8]), "FILE: `a` has NaN or infinite values");
     }
 
     #[test]
     fn a_header_that_contradicts_the_file_is_refused() {
-        let outside = "FILE: `a` lies outside of the file or in another tensor; is it cut off?";
+        let outside =
+            "FILE: `a` extends beyond the file or overlaps another tensor; the file may be truncated";
         let header = |data_offsets: &str| {
             format!(r#"{{"a": {{"dtype": "F32", "shape": [2], "data_offsets": {data_offsets}}}}}"#)
         };
         assert_eq!(problem(&header("[0, 8]"), &[0; 7]), outside);
         assert_eq!(problem(&header("[8, 0]"), &[0; 8]), outside);
         assert_eq!(problem(&header("[0, 18446744073709551615]"), &[0; 8]), outside);
-        assert!(problem(&header("[-1, 8]"), &[0; 8]).starts_with("FILE: its header cannot be read: `a`"));
-        assert!(problem("[", &[0; 8]).starts_with("FILE: its header cannot be read: "));
+        assert!(problem(&header("[-1, 8]"), &[0; 8]).starts_with("FILE: invalid header: `a`"));
+        assert!(problem("[", &[0; 8]).starts_with("FILE: invalid header: "));
         let overlapping = r#"{"a": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]},
             "b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}"#;
         assert_eq!(problem(overlapping, &[0; 12]), outside);
@@ -264,7 +268,7 @@ mod tests {
             SafetensorsFile::open(&path).err().unwrap()
         };
         assert!(problem(&[]).contains("model.safetensors: "));
-        assert!(problem(&[0xFF; 100]).contains("is cut off, or no safetensors file"));
+        assert!(problem(&[0xFF; 100]).contains("is truncated or not a safetensors file"));
         let long = HEADER_BYTES_MAX + 1;
         let bytes = [long.to_le_bytes().as_slice(), &vec![b' '; long as usize]].concat();
         assert!(problem(&bytes).ends_with("its header has more than 4194304 bytes"));

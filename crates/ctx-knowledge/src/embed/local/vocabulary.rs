@@ -41,16 +41,16 @@ pub(super) fn check(folder: &Path) -> Result<(), String> {
         (VOCABULARY_FILE, text.lines().map(str::to_owned).collect())
     } else if let Some(tokenizer) = read_json::<TokenizerFile>(folder, TOKENIZER_FILE)? {
         if tokenizer.model.kind.as_deref() != Some("WordPiece") {
-            return wrong(TOKENIZER_FILE, "the vocabulary is not made of word pieces".to_owned());
+            return wrong(TOKENIZER_FILE, "the tokenizer is not a WordPiece tokenizer".to_owned());
         }
         if !tokenizer
             .normalizer
             .is_some_and(|normalizer| normalizer.lowercase && normalizer.strip_accents != Some(false))
         {
-            return wrong(TOKENIZER_FILE, "the model tells capitals or accents apart".to_owned());
+            return wrong(TOKENIZER_FILE, "the model is case-sensitive or accent-sensitive".to_owned());
         }
         let Ok(ids) = serde_json::from_value::<HashMap<String, u32>>(tokenizer.model.vocab) else {
-            return wrong(TOKENIZER_FILE, "the vocabulary does not number its word pieces".to_owned());
+            return wrong(TOKENIZER_FILE, "the vocabulary has no token ids".to_owned());
         };
         (TOKENIZER_FILE, order_by_id(ids))
     } else {

@@ -164,7 +164,7 @@ fn read_declarations(
     depth: usize,
 ) -> Result<(Map<String, Value>, Vec<String>), String> {
     if depth > DEPTH_MAX {
-        return Err(format!("{place}: declarations may nest {DEPTH_MAX} deep"));
+        return Err(format!("{place}: declarations may be nested at most {DEPTH_MAX} levels deep"));
     }
     let mut properties = Map::new();
     let mut required = Vec::new();
@@ -188,7 +188,7 @@ fn read_declarations(
                 let name = match item.get("name") {
                     Some(Value::String(name)) if !name.is_empty() => name.clone(),
                     None => return Err(format!("{place}: `name` is missing")),
-                    Some(_) => return Err(format!("{place}: `name` must be a string with something in it")),
+                    Some(_) => return Err(format!("{place}: `name` must be a non-empty string")),
                 };
                 add(name.clone(), &format!("{place} (`{name}`)"), item)?;
             }
@@ -316,7 +316,7 @@ fn validate_schema(schema: &mut Map<String, Value>, place: &str) -> Result<(), S
     if let Ok(compiled) = ArgumentSchema::compile(wrapper)
         && let Err(error) = compiled.prepare(json!({ "default": default }))
     {
-        return Err(format!("{place}: the default does not fit: {}", error.message()));
+        return Err(format!("{place}: the default is invalid: {}", error.message()));
     }
     Ok(())
 }

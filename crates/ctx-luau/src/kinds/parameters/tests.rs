@@ -122,7 +122,7 @@ fn invalid_declarations_are_reported_with_their_path() {
         (json!([{"name": "a", "type": "string", "requird": true}]), "did you mean `required`?"),
         (json!([{"name": "a", "type": "string", "required": "yes"}]), "`required` must be true or false"),
         (json!([{"name": "a", "type": "string", "enum": {}}]), "`enum` must be a list of values"),
-        (json!([{"name": "a", "type": "integer", "default": "x"}]), "(`a`): the default does not fit"),
+        (json!([{"name": "a", "type": "integer", "default": "x"}]), "(`a`): the default is invalid"),
         (json!([{"name": "a", "type": "integer", "minimum": "x"}]), "`minimum` must be a number"),
         (json!([{"name": "a", "type": "string", "pattern": "("}]), "is not a valid schema"),
         (

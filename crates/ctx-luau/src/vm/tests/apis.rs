@@ -263,6 +263,6 @@ fn arguments_without_a_json_form_name_the_field() {
     assert_eq!(message("\nsdk.a.b({ f = print })"), "tools/x.lua:2: arguments.f: JSON has no functions");
     assert_eq!(
         message("\nsdk.a.b({ 1, x = 2 })").split("; ").next(),
-        Some("tools/x.lua:2: arguments: has items by position and also the key \"x\"")
+        Some("tools/x.lua:2: arguments: has both list items and the key \"x\"")
     );
 }

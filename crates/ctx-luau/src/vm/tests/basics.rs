@@ -32,7 +32,7 @@ fn a_chunk_answers_exactly_once() {
     assert_eq!(chunk("result(1) return 2").unwrap_err().kind, JobFailureKind::Contract);
     assert_eq!(
         message("result(1)\nresult(2)"),
-        "tools/x.lua:2: result(value) was called before: call it once"
+        "tools/x.lua:2: result(value) was already called: call it only once"
     );
 }
 
@@ -40,7 +40,7 @@ fn a_chunk_answers_exactly_once() {
 fn a_variable_that_hides_result_is_explained() {
     let text = message("local result = { a = 1 }\nresult(result)");
     assert!(text.starts_with("tools/x.lua:2: attempt to call a table value"), "{text}");
-    assert!(text.contains("line 1 gives the name `result` to a variable"), "{text}");
+    assert!(text.contains("line 1 declares a variable `result`"), "{text}");
     let text = message("local sum, result = 1, 2");
     assert!(text.contains("line 1 gives the name `result`"), "{text}");
 }
@@ -135,8 +135,8 @@ fn syntax_errors_say_what_to_write() {
 fn absent_functions_name_their_replacement() {
     for (source, hint) in [
         ("local m = require('json')", "there are no modules; json, sdk, log"),
-        ("io.open('x')", "there are no files here"),
-        ("return os.getenv('X')", "there are no environment variables here"),
+        ("io.open('x')", "scripts have no file access here"),
+        ("return os.getenv('X')", "scripts have no environment variables here"),
         ("http.get('https://example.com')", "no network here"),
         ("load('return 1')()", "cannot be run as code"),
     ] {
@@ -217,7 +217,7 @@ fn every_global_of_the_language_is_there() {
 fn a_field_of_a_text_is_an_error_that_names_json() {
     assert_eq!(
         message("local text = '{\"PATH\":1}'\nreturn text.PATH"),
-        "tools/x.lua:2: a string has no field 'PATH' (if it is JSON text, json.decode(text) makes a table of it)"
+        "tools/x.lua:2: a string has no field 'PATH' (if it is JSON text, json.decode(text) parses it)"
     );
     assert!(message("local t = 'x' return t[1]").contains("text:sub(i, i)"));
     assert!(message("local t = 'x' return t.length").contains("(#text is its length)"));
@@ -230,13 +230,13 @@ fn a_field_of_a_text_is_an_error_that_names_json() {
     ] {
         let text = message(walk);
         assert!(
-            text.starts_with("tools/x.lua:1: ") && text.contains("json.decode(text) makes a table"),
+            text.starts_with("tools/x.lua:1: ") && text.contains("json.decode(text) parses it"),
             "{text}"
         );
     }
     assert_eq!(chunk("local price = 3 return { #'[1]', `\\${price}` }").unwrap(), json!([3, "$3"]));
     assert_eq!(chunk("return ('x'):upper() .. tostring(string.dump)").unwrap(), json!("Xnil"));
-    assert!(message("return 'a' + 'b'").contains("joined with `..`"));
+    assert!(message("return 'a' + 'b'").contains("concatenated with `..`"));
 }
 
 #[test]

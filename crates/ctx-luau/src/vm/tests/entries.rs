@@ -90,7 +90,10 @@ fn a_connector_returns_items_and_a_cursor() {
         ("return { deleted = { 'a' } }", json!([{ "deleted": ["a"] }]), json!(null)),
         (
             "return { { source_id = 'a', body = '\\255' }, 5 }",
-            json!([{ "source_id": "a", "unfit": "items[1].body: not UTF-8 at byte 1; base64.encode can carry it" }, 5]),
+            json!([
+                { "source_id": "a", "unfit": "items[1].body: not UTF-8 at byte 1; encode it with base64.encode" },
+                5
+            ]),
             json!(null),
         ),
     ] {

@@ -182,5 +182,5 @@ fn wrong_arguments_are_errors() {
         message("\npaginate(sdk.a.b).all()"),
         "tools/x.lua:2: call it with a colon: paginate(…):all()"
     );
-    assert!(message("paginate(sdk.a.b).x = 1").ends_with("what paginate gives cannot be changed"));
+    assert!(message("paginate(sdk.a.b).x = 1").ends_with("the result of paginate is read-only"));
 }

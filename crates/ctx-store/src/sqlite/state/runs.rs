@@ -151,7 +151,7 @@ impl RunRecords {
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
             && writer.join().is_err()
         {
-            tracing::warn!("the writer of runs panicked");
+            tracing::warn!("the thread that records runs panicked");
         }
     }
 
@@ -169,7 +169,7 @@ impl RunRecords {
         }
         if queued.runs.len() >= QUEUE_RUNS_MAX {
             if !std::mem::replace(&mut queued.overflowed, true) {
-                tracing::warn!("runs come faster than they can be recorded; some are missing");
+                tracing::warn!("the queue of runs to record is full; some runs are not recorded");
             }
             return;
         }
@@ -210,7 +210,7 @@ fn write_batches(connection: &Connection, queue: &RunQueue) {
         if let Err(error) =
             write_batch(connection, runs.into_iter(), batches.is_multiple_of(PRUNE_INTERVAL_BATCHES))
         {
-            tracing::warn!(%error, "runs could not be recorded");
+            tracing::warn!(%error, "cannot record runs");
         }
         batches += 1;
     }
