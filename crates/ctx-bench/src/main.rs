@@ -19,6 +19,7 @@ mod openapi;
 mod process;
 mod retrieval;
 mod search;
+mod sources;
 mod start;
 
 use anyhow::{Result, bail};
@@ -50,6 +51,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "search", measure: Program(search::measure) },
     Benchmark { name: "meanwhile", measure: Program(search::measure_during_sync) },
     Benchmark { name: "million", measure: Program(search::measure_million) },
+    Benchmark { name: "sources", measure: Program(sources::measure) },
     Benchmark { name: "start", measure: Program(start::measure) },
 ];
 

@@ -73,7 +73,7 @@ pub trait DocumentStore {
     /// The sources that have documents, found without reading all documents.
     fn sources_with_documents(&self) -> Result<BTreeSet<String>, StoreError>;
 
-    /// The number of documents, chunks and bytes per source.
+    /// The number of documents, chunks and bytes per source. The cost does not depend on the number of documents.
     fn counts(&self) -> Result<BTreeMap<String, SourceCounts>, StoreError>;
 
     /// Records the end of a sync: cursor and outcome. Called after the last document that they cover is stored: a crash
@@ -393,6 +393,13 @@ pub struct SourceCounts {
     pub chunks: u64,
     /// Bytes of text.
     pub bytes: u64,
+}
+
+impl SourceCounts {
+    /// A document's part of the counts of its source.
+    pub(crate) fn of(document: &NewDocument) -> Self {
+        Self { documents: 1, chunks: document.chunks.len() as u64, bytes: document.body.len() as u64 }
+    }
 }
 
 /// How a sync of a source ended.

@@ -42,7 +42,7 @@ fn a_store_of_a_newer_version_is_refused_and_not_touched() {
     ----- stdout -----
 
     ----- stderr -----
-    error: the store [DATA]/ctx.sqlite was written by a newer ctx (format 99, this version supports 5)
+    error: the store [DATA]/ctx.sqlite was written by a newer ctx (format 99, this version supports 6)
     hint: install a newer ctx, or set `db.path` to another file
     ");
     w.ctx("sync").code(1).stderr_contains("newer ctx");

@@ -2,7 +2,7 @@
 
 use super::OpenStore;
 use super::follower::{DocumentFollower, VectorFollower};
-use super::samples::{document, id, vector, with_vectors};
+use super::samples::{document, id, recount, vector, with_vectors};
 use crate::changes::Generation;
 use crate::documents::Mutation;
 use crate::vectors::{DocumentVectors, PendingQuery};
@@ -14,6 +14,31 @@ use std::thread;
 const WRITERS: u8 = 4;
 /// Documents per writer.
 const DOCUMENTS: usize = 40;
+
+/// Documents that two writers with a handle each put, change and delete in turn.
+const SHARED_DOCUMENTS: usize = 6;
+const SHARED_ROUNDS: usize = 30;
+
+pub(super) fn counts_equal_a_recount_after_writers_of_the_same_documents(open: OpenStore<'_>) {
+    let handles = [open("counted"), open("counted")];
+    let write = |number: usize| {
+        for round in 0..SHARED_ROUNDS {
+            let name = format!("n{}", (round * (number + 1)) % SHARED_DOCUMENTS);
+            let put = Mutation::Put(Box::new(document(1, &name, &"line\n".repeat(round % 5 + number))));
+            let delete = Mutation::Delete(id(1, &name));
+            let mutations = if (round + number).is_multiple_of(3) { vec![put, delete] } else { vec![put] };
+            handles[number].apply(&mutations).unwrap();
+        }
+    };
+    thread::scope(|scope| (0..handles.len()).for_each(|number| drop(scope.spawn(move || write(number)))));
+    let counts = handles[0].counts().unwrap();
+    assert_eq!(counts, recount(&*handles[1]));
+    assert!(handles[0].problems().unwrap().is_empty());
+    let deletions: Vec<Mutation> =
+        (0..SHARED_DOCUMENTS).map(|number| Mutation::Delete(id(1, &format!("n{number}")))).collect();
+    handles[1].apply(&deletions).unwrap();
+    assert!(handles[0].counts().unwrap().is_empty(), "a source without documents is not counted");
+}
 
 pub(super) fn writers_at_once_lose_nothing_and_hide_nothing(open: OpenStore<'_>) {
     let (ours, theirs) = (open("concurrent"), open("concurrent"));
@@ -90,5 +115,6 @@ pub(super) fn writers_at_once_lose_nothing_and_hide_nothing(open: OpenStore<'_>)
         assert_eq!(documents.documents.len(), expected);
         assert!(vectors.iter().all(|follower| follower.vectors.len() == expected * 2));
     });
+    assert_eq!(ours.counts().unwrap(), recount(&*theirs));
     assert!(ours.problems().unwrap().is_empty());
 }

@@ -50,6 +50,7 @@ pub fn store_contract(open: OpenStore<'_>, hold: HoldLease<'_>) {
     leases::the_lease_of_a_killed_holder_is_free_again(open, hold);
     properties::any_sequence_of_mutations_is_stored_and_followed(open);
     concurrency::writers_at_once_lose_nothing_and_hide_nothing(open);
+    concurrency::counts_equal_a_recount_after_writers_of_the_same_documents(open);
 }
 
 /// Checks that a state fulfils the contract; panics if it does not.

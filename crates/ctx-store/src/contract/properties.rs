@@ -2,7 +2,7 @@
 
 use super::OpenStore;
 use super::follower::{DocumentFollower, VectorFollower};
-use super::samples::{document, half, id, source, vector, with_vectors};
+use super::samples::{document, half, id, recount, source, vector, with_vectors};
 use crate::changes::Checkpoint;
 use crate::documents::{DocumentId, DocumentStamp, Mutation, NewDocument, SkipNote, StoredStamp};
 use crate::files::FileState;
@@ -194,6 +194,10 @@ fn check_vectors(store: &dyn Store, model: ModelKey) {
     let pending: Vec<u64> = store.pending(&query).unwrap().iter().map(|one| one.key).collect();
     assert_eq!(pending, lacking);
     assert_eq!(store.lacks_vectors(model).unwrap(), !lacking.is_empty());
+    let unmarked = PendingQuery { trusts_marks: true, ..query };
+    let coverage = store.coverage(model).unwrap();
+    assert_eq!(coverage.pending_documents, store.pending(&unmarked).unwrap().len() as u64);
+    assert_eq!(coverage.chunks, recount(store).values().map(|counts| counts.chunks).sum::<u64>());
 }
 
 impl ExpectedStore {
@@ -287,7 +291,9 @@ impl ExpectedStore {
                 assert_eq!(store.stamps(&[id]).unwrap(), [stamp]);
             }
             let of_source = self.documents.values().filter(|one| one.source == source(number).to_string());
-            let counts = store.counts().unwrap().remove(&source(number).to_string()).unwrap_or_default();
+            let counts = store.counts().unwrap().remove(&source(number).to_string());
+            assert_eq!(counts.is_some(), of_source.clone().count() > 0);
+            let counts = counts.unwrap_or_default();
             assert_eq!(counts.documents, of_source.clone().count() as u64);
             assert_eq!(counts.chunks, of_source.clone().map(|one| one.chunks.len() as u64).sum::<u64>());
             assert_eq!(counts.bytes, of_source.clone().map(|one| one.body.len() as u64).sum::<u64>());
@@ -297,6 +303,8 @@ impl ExpectedStore {
         assert_eq!(listed, self.order, "in the order in which they came");
         let sources: BTreeSet<String> = self.documents.values().map(|one| one.source.clone()).collect();
         assert_eq!(store.sources_with_documents().unwrap(), sources);
+        assert_eq!(store.counts().unwrap(), recount(store));
+        assert!(store.problems().unwrap().is_empty());
     }
 }
 

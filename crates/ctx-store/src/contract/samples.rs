@@ -1,9 +1,11 @@
 //! Sample documents and vectors.
 
-use crate::documents::{DocumentId, NewDocument, Span};
+use crate::documents::{DocumentId, NewDocument, SourceCounts, Span};
+use crate::store::Store;
 use crate::vectors::{ModelKey, NewVector, NewVectors, TextHash};
 use ctx_core::SourceName;
 use jiff::Timestamp;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// A source of the suite.
@@ -81,4 +83,16 @@ pub(crate) fn with_vectors(
         required_model: wanted,
     };
     NewDocument { vectors, ..document }
+}
+
+/// The counts of each source, from the documents themselves.
+pub(crate) fn recount(store: &dyn Store) -> BTreeMap<String, SourceCounts> {
+    let mut counts: BTreeMap<String, SourceCounts> = BTreeMap::new();
+    for listed in store.list(0, usize::MAX >> 1).unwrap() {
+        let count = counts.entry(listed.source).or_default();
+        count.documents += 1;
+        count.chunks += store.document(listed.id).unwrap().unwrap().chunks.len() as u64;
+        count.bytes += listed.bytes;
+    }
+    counts
 }

@@ -145,14 +145,7 @@ impl DocumentStore for MemoryStore {
     }
 
     fn counts(&self) -> Result<BTreeMap<String, SourceCounts>, StoreError> {
-        let mut counts: BTreeMap<String, SourceCounts> = BTreeMap::new();
-        for entry in self.content().documents.values() {
-            let count = counts.entry(entry.document.source.clone()).or_default();
-            count.documents += 1;
-            count.chunks += entry.document.chunks.len() as u64;
-            count.bytes += entry.document.body.len() as u64;
-        }
-        Ok(counts)
+        Ok(self.content().counts.clone())
     }
 
     fn finish_sync(&self, source: &SourceName, outcome: &SyncOutcome) -> Result<(), StoreError> {
@@ -227,7 +220,9 @@ impl StoreContent {
         let before = self.documents.remove(&key);
         let mut document = document.clone();
         let mut unreadable = Vec::new();
+        self.add_counts(&document);
         if let Some(before) = before {
+            self.subtract_counts(&before.document);
             document.created_at = before.document.created_at;
             unreadable = before.unreadable;
         }
@@ -243,11 +238,39 @@ impl StoreContent {
     fn delete(&mut self, id: DocumentId) -> Option<Generation> {
         self.skipped.remove(&id);
         let key = self.key_of(id)?;
-        self.documents.remove(&key);
+        if let Some(entry) = self.documents.remove(&key) {
+            self.subtract_counts(&entry.document);
+        }
         self.vectors.retain(|_, vector| vector.document != key);
         let generation = self.next_generation();
         self.deletions.insert(generation.0, (key, id));
         Some(generation)
+    }
+
+    fn add_counts(&mut self, document: &NewDocument) {
+        let (counts, part) =
+            (self.counts.entry(document.source.clone()).or_default(), SourceCounts::of(document));
+        counts.documents += part.documents;
+        counts.chunks += part.chunks;
+        counts.bytes += part.bytes;
+    }
+
+    fn subtract_counts(&mut self, document: &NewDocument) {
+        let Some(counts) = self.counts.get_mut(&document.source) else { return };
+        let part = SourceCounts::of(document);
+        counts.documents = counts.documents.saturating_sub(part.documents);
+        counts.chunks = counts.chunks.saturating_sub(part.chunks);
+        counts.bytes = counts.bytes.saturating_sub(part.bytes);
+        if counts.documents == 0 {
+            self.counts.remove(&document.source);
+        }
+    }
+
+    /// The counters as they must be.
+    pub(super) fn recount(&self) -> BTreeMap<String, SourceCounts> {
+        let mut recounted = Self::default();
+        self.documents.values().for_each(|entry| recounted.add_counts(&entry.document));
+        recounted.counts
     }
 
     fn replace_skip_note(&mut self, file: FileRef<'_>, fingerprint: Option<&str>, note: Option<&str>) {

@@ -13,7 +13,9 @@ use crate::changes::{
     ChangeCursor, ChangeFeed, ChangePage, ChangeScope, ChangedDocuments, Checkpoint, Generation,
     VectorSequence,
 };
-use crate::documents::{DocumentId, DocumentKey, IndexedDocument, NewDocument, SkipNote, SourceRecord};
+use crate::documents::{
+    DocumentId, DocumentKey, IndexedDocument, NewDocument, SkipNote, SourceCounts, SourceRecord,
+};
 use crate::error::StoreError;
 use crate::lease::{Lease, LeaseGuard};
 use crate::store::{Store, StoreIdentity};
@@ -43,6 +45,8 @@ struct StoreContent {
     deletions: BTreeMap<u64, (DocumentKey, DocumentId)>,
     skipped: BTreeMap<DocumentId, SkippedFile>,
     sources: BTreeMap<String, SourceRecord>,
+    /// Counters per source, changed with each document.
+    counts: BTreeMap<String, SourceCounts>,
     models: BTreeMap<ModelKey, String>,
     vectors: BTreeMap<u64, StoredVector>,
 }
@@ -138,7 +142,9 @@ impl Store for MemoryStore {
     }
 
     fn problems(&self) -> Result<Vec<String>, StoreError> {
-        Ok(Vec::new())
+        let content = self.content();
+        let is_sound = content.counts == content.recount();
+        Ok(if is_sound { Vec::new() } else { vec!["the document counts are wrong".to_owned()] })
     }
 
     fn lease(&self, lease: &Lease) -> Result<Option<LeaseGuard>, StoreError> {

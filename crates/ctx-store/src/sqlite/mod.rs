@@ -2,6 +2,7 @@
 
 mod changes;
 mod classify;
+mod counts;
 #[cfg(test)]
 mod earlier_formats;
 mod files;
@@ -195,7 +196,11 @@ impl Store for SqliteStore {
         self.read(|connection| {
             let mut statement = connection.prepare("PRAGMA quick_check(20)")?;
             let found: rusqlite::Result<Vec<String>> = statement.query_map([], |row| row.get(0))?.collect();
-            Ok(found?.into_iter().filter(|line| line != "ok").collect())
+            let mut problems: Vec<String> = found?.into_iter().filter(|line| line != "ok").collect();
+            if problems.is_empty() {
+                problems = counts::problems(connection)?;
+            }
+            Ok(problems)
         })
     }
 

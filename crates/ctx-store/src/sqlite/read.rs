@@ -196,21 +196,7 @@ impl DocumentStore for SqliteStore {
     }
 
     fn counts(&self) -> Result<BTreeMap<String, SourceCounts>, StoreError> {
-        self.read(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT source, count(*), sum(octet_length(body)),
-                       sum((SELECT count(*) FROM chunks WHERE chunks.document = key))
-                     FROM documents JOIN bodies ON document = key GROUP BY source",
-                )?
-                .query_map([], |row| {
-                    Ok((
-                        row.get(0)?,
-                        SourceCounts { documents: row.get(1)?, bytes: row.get(2)?, chunks: row.get(3)? },
-                    ))
-                })?
-                .collect()
-        })
+        self.source_counts()
     }
 
     fn text(&self, id: DocumentId, bytes_max: usize) -> Result<Option<DocumentText>, StoreError> {

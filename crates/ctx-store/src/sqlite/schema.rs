@@ -116,6 +116,17 @@ pub(super) const MIGRATIONS: &[&str] = &[
      ALTER TABLE passed_over ADD COLUMN source_id TEXT;
      ALTER TABLE passed_over ADD COLUMN read_at INTEGER;
      CREATE INDEX passed_over_by_name ON passed_over (source, source_id);",
+    // Counters of each source, so that none of its documents is read to tell how many there are.
+    "CREATE TABLE source_counts (
+       source TEXT PRIMARY KEY,
+       documents INTEGER NOT NULL,
+       chunks INTEGER NOT NULL,
+       bytes INTEGER NOT NULL
+     ) STRICT, WITHOUT ROWID;
+     INSERT INTO source_counts
+       SELECT source, count(*), sum((SELECT count(*) FROM chunks WHERE chunks.document = key)),
+         sum(octet_length(body))
+       FROM documents JOIN bodies ON document = key GROUP BY source;",
 ];
 
 /// SQLite `application_id` of our stores: "ctxK".

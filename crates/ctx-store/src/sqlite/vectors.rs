@@ -171,9 +171,13 @@ impl VectorStore for SqliteStore {
         self.read(|connection| {
             connection
                 .prepare_cached(
-                    "SELECT (SELECT count(*) FROM chunks),
+                    // Two ranges of the index instead of `<>`: only pending documents are counted.
+                    "SELECT (SELECT coalesce(sum(chunks), 0) FROM source_counts),
                        coalesce((SELECT vectors FROM models WHERE key = ?1), 0),
-                       (SELECT count(*) FROM documents WHERE embedded <> ?1)",
+                       (SELECT coalesce(sum(
+                           (SELECT count(*) FROM documents WHERE source = name AND embedded < ?1)
+                         + (SELECT count(*) FROM documents WHERE source = name AND embedded > ?1)), 0)
+                        FROM (SELECT source AS name FROM source_counts))",
                 )?
                 .query_row([model], |row| {
                     Ok(VectorCoverage {

@@ -1,9 +1,9 @@
 //! Writes to documents and sources, each in one transaction.
 
 use super::SqliteStore;
-use super::vectors;
+use super::{counts, vectors};
 use crate::changes::Generation;
-use crate::documents::{ApplyResult, DocumentId, Mutation, NewDocument, SyncOutcome};
+use crate::documents::{ApplyResult, DocumentId, Mutation, NewDocument, SourceCounts, SyncOutcome};
 use crate::error::StoreError;
 use ctx_core::SourceName;
 use jiff::Timestamp;
@@ -22,7 +22,9 @@ impl SqliteStore {
 
     pub(super) fn remove_source(&self, source: &SourceName) -> Result<(), StoreError> {
         self.write(|transaction| {
-            transaction.execute("DELETE FROM sources WHERE name = ?1", [source.to_string()]).map(drop)
+            let source = source.to_string();
+            transaction.execute("DELETE FROM sources WHERE name = ?1", [&source])?;
+            counts::forget(transaction, &source)
         })
     }
 
@@ -130,6 +132,8 @@ fn put(transaction: &Transaction<'_>, document: &NewDocument) -> rusqlite::Resul
             ],
             |row| row.get(0),
         )?;
+    let before = counts::of_document(transaction, key)?.unwrap_or_default();
+    counts::replace(transaction, &document.source, before, SourceCounts::of(document))?;
     transaction
         .prepare_cached("INSERT OR REPLACE INTO bodies VALUES (?1, ?2)")?
         .execute(params![key, document.body])?;
@@ -154,11 +158,15 @@ fn next_generation(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
 
 fn delete(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::Result<Option<Generation>> {
     delete_skip_note(transaction, id)?;
-    let key: Option<i64> = transaction
-        .prepare_cached("DELETE FROM documents WHERE id = ?1 RETURNING key")?
-        .query_row([id.as_bytes().as_slice()], |row| row.get(0))
+    let found: Option<(u64, String)> = transaction
+        .prepare_cached("SELECT key, source FROM documents WHERE id = ?1")?
+        .query_row([id.as_bytes().as_slice()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let Some(key) = key else { return Ok(None) };
+    let Some((key, source)) = found else { return Ok(None) };
+    if let Some(before) = counts::of_document(transaction, key)? {
+        counts::replace(transaction, &source, before, SourceCounts::default())?;
+    }
+    transaction.prepare_cached("DELETE FROM documents WHERE key = ?1")?.execute([key])?;
     let generation = next_generation(transaction)?;
     transaction
         .prepare_cached("INSERT INTO deletions (generation, document, id) VALUES (?1, ?2, ?3)")?
