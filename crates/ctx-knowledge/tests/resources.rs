@@ -130,7 +130,7 @@ proptest! {
         most in 1..6_usize,
         steps in prop::collection::vec((0..20_usize, any::<bool>()), 1..8),
     ) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         runtime.block_on(async {
             let source = ScriptedConnector::with(numbered(0..10));
             let workspace = Workspace::new().source(JIRA, &source);

@@ -10,6 +10,7 @@ use crate::common::{
 use ctx_knowledge::{Progress, SearchMode, SearchQuery, SyncError, SyncOptions, SyncReport};
 use ctx_store::MemoryStore;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const FULL: SyncOptions = SyncOptions { full: true, dry_run: false, since: None, until: None, limit: None };
@@ -50,6 +51,31 @@ async fn a_knowledge_base_works_on_any_store() {
     assert_eq!(sync(&knowledge).await, SyncReport { unchanged: 1, deleted: 1, ..report() });
     assert_eq!(stored_names(&knowledge), ["change.md"]);
     assert_eq!(knowledge.stats().unwrap().documents, 1);
+}
+
+#[tokio::test]
+async fn documents_of_a_slow_source_are_stored_while_it_is_waited_for() {
+    let jira = ScriptedConnector::new();
+    jira.waits_after([upsert(document("a", "harbour")), upsert(document("b", "beacon")), delete("a")]);
+    let workspace = Workspace::new().source(JIRA, &jira);
+    let store = MemoryStore::default();
+    let knowledge = workspace.open_on(Arc::new(store.clone()));
+    let stored = async {
+        jira.wait_until_paused().await;
+        for _ in 0..500 {
+            if knowledge.stats().unwrap().documents == 1 && generation(&knowledge) == 3 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let stored = stored_names(&knowledge);
+        jira.release();
+        stored
+    };
+    let (report, stored) = tokio::join!(sync_source(&knowledge, JIRA), stored);
+    let report = report.unwrap();
+    assert_eq!(stored, ["b"]);
+    assert_eq!((report.added, report.deleted), (2, 1));
 }
 
 #[tokio::test]

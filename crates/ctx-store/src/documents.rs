@@ -23,7 +23,8 @@ pub type ChunkPosition = (DocumentKey, u64);
 
 /// Storage of documents and of the sync state of their sources.
 pub trait DocumentStore {
-    /// Applies mutations in order, each in its own transaction. If one fails, those before it stay applied.
+    /// Applies mutations in order, several in one transaction. If one fails, those before it are applied. After a crash,
+    /// the first of them are applied and the others are not; each is whole or absent.
     fn apply(&self, mutations: &[Mutation]) -> Result<ApplyResult, StoreError>;
 
     /// The stamps of these documents, in the order of `ids`.
@@ -134,6 +135,19 @@ pub enum Mutation {
     },
     /// Deletes the document and its skip note.
     Delete(DocumentId),
+}
+
+impl Mutation {
+    /// The document that it changes.
+    pub fn id(&self) -> DocumentId {
+        match self {
+            Self::Put(document) => document.id,
+            Self::Refresh { id, .. }
+            | Self::SkipEmpty { id, .. }
+            | Self::SkipUnreadable { id, .. }
+            | Self::Delete(id) => *id,
+        }
+    }
 }
 
 /// The effect of applied mutations.

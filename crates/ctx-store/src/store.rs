@@ -10,8 +10,9 @@ use uuid::Uuid;
 /// Storage of documents and of the sync state of their sources. All methods block. Every backend passes the contract
 /// suite (feature `contract`).
 ///
-/// A mutation is one transaction: it writes the document, its chunks, its vectors and a new generation together. Search
-/// indexes are not part of the store; they follow the change feed.
+/// A mutation is atomic: the document, its chunks, its vectors, the counts of its source and a new generation are written
+/// in one transaction, alone or with other mutations. Search indexes are not part of the store; they follow the change
+/// feed.
 pub trait Store: DocumentStore + ChangeFeed + VectorStore + Send + Sync {
     /// The identity of this store.
     fn identity(&self) -> &StoreIdentity;

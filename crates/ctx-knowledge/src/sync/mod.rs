@@ -3,6 +3,7 @@
 //! Content with an unchanged hash is not written again. Missing documents are deleted only after a complete listing.
 //! The cursor is saved last. A failure of one document never stops the others.
 
+mod batch;
 mod gate;
 mod journal;
 mod stored_documents;
@@ -13,6 +14,7 @@ use crate::embed::EmbeddingModels;
 use crate::extraction::Extraction;
 use crate::knowledge::Source;
 use crate::search::{View, ViewError};
+use batch::MutationBatch;
 use ctx_core::{Listing, PullResult, Sink, SinkClosed, SourceError, SourceName};
 use ctx_store::{FilePosition, Lease, LeaseGuard, Store, StoreError, SyncOutcome, source_file_stem};
 use jiff::Timestamp;
@@ -180,6 +182,7 @@ impl SyncJob<'_> {
             progress: self.progress.clone(),
             cancellation: cancellation.clone(),
             _lease: lease.clone(),
+            batch: MutationBatch::default(),
             received: 0,
             report: SyncReport { source: name.to_string(), ..SyncReport::default() },
         };

@@ -3,6 +3,7 @@
 //! Runs on a blocking thread. Leaves the cursor, and the deletion of documents that a complete listing lacks, to
 //! [`SyncJob`](super::SyncJob).
 
+use super::batch::MutationBatch;
 use super::gate::EXTRACTION_GATE;
 use super::journal::{CrashJournal, ReadDecision};
 use super::stored_documents::{
@@ -16,13 +17,16 @@ use crate::minhash;
 use crate::search::{View, ViewError};
 use ctx_core::{Change, Document, DocumentContent, SourceName, is_private_key};
 use ctx_extract::{ExtractError, ExtractedText, RawDocument};
-use ctx_store::{LeaseGuard, Mutation, NewDocument, NewVectors, Span, Store, StoreError, TextHash};
+use ctx_store::{
+    DocumentStamp, LeaseGuard, Mutation, NewDocument, NewVectors, Span, Store, StoreError, TextHash,
+};
 use jiff::Timestamp;
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -47,6 +51,34 @@ pub(super) enum StreamEnd {
     Cancelled,
 }
 
+/// The next thing to do for a writer.
+enum NextChange {
+    Received(Box<Change>),
+    /// Nothing was received until the prepared mutations had to be stored.
+    BatchDue,
+    /// The connector is done, or the sync is cancelled.
+    End,
+}
+
+/// Waits for the next change, until the batch is due.
+async fn next_change(
+    changes: &mut mpsc::Receiver<Change>,
+    due_at: Option<Instant>,
+    cancellation: &CancellationToken,
+) -> NextChange {
+    let receive = async {
+        match due_at {
+            Some(due_at) => timeout_at(due_at, changes.recv()).await.map_err(|_| NextChange::BatchDue),
+            None => Ok(changes.recv().await),
+        }
+    };
+    match cancellation.run_until_cancelled(receive).await {
+        Some(Ok(Some(change))) => NextChange::Received(Box::new(change)),
+        Some(Err(batch_due)) => batch_due,
+        Some(Ok(None)) | None => NextChange::End,
+    }
+}
+
 /// Stores the changes that a connector sends.
 pub(super) struct DocumentWriter {
     pub(super) store: Arc<dyn Store>,
@@ -65,6 +97,8 @@ pub(super) struct DocumentWriter {
     pub(super) cancellation: CancellationToken,
     /// Keeps the source leased until the writer ends, even if the sync's future is dropped.
     pub(super) _lease: Arc<LeaseGuard>,
+    /// Prepared mutations that are not stored yet.
+    pub(super) batch: MutationBatch,
     /// Documents received from the connector, readable or not.
     pub(super) received: u64,
     pub(super) report: SyncReport,
@@ -80,6 +114,9 @@ impl DocumentWriter {
             self.log_index_error(self.view.discard_if_ahead(&*self.store));
         }
         let stream_end = self.apply_changes(&mut changes, runtime);
+        // However the stream ended: what was read so far is kept.
+        let stored = self.store_batch();
+        let stream_end = stream_end.and_then(|stream_end| stored.map(|()| stream_end));
         self.repeat_warnings();
         if !self.options.dry_run {
             self.store_skipped_names();
@@ -108,10 +145,21 @@ impl DocumentWriter {
             return Ok(StreamEnd::LimitReached);
         }
         let cancellation = self.cancellation.clone();
-        while let Some(change) = runtime.block_on(cancellation.run_until_cancelled(changes.recv())).flatten()
-        {
+        loop {
+            let next = next_change(changes, self.batch.due_at(), &cancellation);
+            let change = match runtime.block_on(next) {
+                NextChange::Received(change) => *change,
+                NextChange::BatchDue => {
+                    self.store_batch()?;
+                    continue;
+                }
+                NextChange::End => break,
+            };
             if cancellation.is_cancelled() {
                 return Ok(StreamEnd::Cancelled);
+            }
+            if self.batch.is_due() {
+                self.store_batch()?;
             }
             self.apply(change, runtime)?;
             let written = self.written();
@@ -126,6 +174,7 @@ impl DocumentWriter {
             }
             if !self.options.dry_run && written >= indexed + INDEX_EVERY {
                 indexed = written;
+                self.store_batch()?;
                 self.log_index_error(self.view.feed_during_sync(&*self.store));
             }
         }
@@ -144,8 +193,8 @@ impl DocumentWriter {
             Change::Delete { source_id } => {
                 let id = document_id(&self.source, &source_id);
                 self.journal.retain_suspects(|suspect| suspect != source_id);
-                self.known.mark_written(id);
-                self.report.deleted += delete_documents(&*self.store, &[id], self.options.dry_run)?;
+                self.report.deleted += u64::from(self.stamp_to_write(id)?.stored.is_some());
+                self.write(Mutation::Delete(id));
                 Ok(())
             }
             Change::Unreadable { source_id, reason } => {
@@ -154,6 +203,27 @@ impl DocumentWriter {
                 Ok(())
             }
         }
+    }
+
+    /// The stamp of a document that is about to be written, with what this sync has written before.
+    fn stamp_to_write(&mut self, id: Uuid) -> Result<DocumentStamp, StoreError> {
+        if self.batch.contains(id) {
+            self.store_batch()?;
+        }
+        self.known.stamp_to_write(id)
+    }
+
+    /// Adds a mutation to the batch, unless this is a dry run.
+    fn write(&mut self, mutation: Mutation) {
+        if !self.options.dry_run {
+            self.batch.push(mutation);
+        }
+    }
+
+    /// Stores all prepared mutations.
+    fn store_batch(&mut self) -> Result<(), StoreError> {
+        let mutations = self.batch.take();
+        if mutations.is_empty() { Ok(()) } else { self.store.apply(&mutations).map(drop) }
     }
 
     fn warn(&mut self, source_id: String, reason: String) {
@@ -197,6 +267,10 @@ impl DocumentWriter {
         if let ReadDecision::Skip(reason) = decision {
             return self.skip(id, document, ExtractError::Failed(reason.to_owned()));
         }
+        if decision == ReadDecision::ReadExclusively {
+            // It may crash the process.
+            self.store_batch()?;
+        }
         let cancellation = self.cancellation.clone();
         let Some(permit) = EXTRACTION_GATE.acquire(decision == ReadDecision::ReadExclusively, &cancellation)
         else {
@@ -228,22 +302,15 @@ impl DocumentWriter {
     /// Counts a document as a secret file, deletes its stored version, and skips it until it changes.
     fn skip_private_key(&mut self, id: Uuid, document: Document) -> Result<(), StoreError> {
         self.report.secret_files += 1;
-        let is_stored = self.known.stamp_to_write(id)?.stored.is_some();
+        let is_stored = self.stamp_to_write(id)?.stored.is_some();
         self.report.deleted += u64::from(is_stored);
-        if self.options.dry_run {
-            return Ok(());
+        self.write(Mutation::Delete(id));
+        if let Some(fingerprint) = document.fingerprint {
+            let (source, source_id) = (self.source.clone(), document.source_id);
+            let reason = PRIVATE_KEY_NOTE.to_owned();
+            self.write(Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason });
         }
-        let (source, source_id) = (self.source.clone(), document.source_id);
-        let reason = PRIVATE_KEY_NOTE.to_owned();
-        let note = document.fingerprint.map(|fingerprint| Mutation::SkipUnreadable {
-            id,
-            source,
-            source_id,
-            fingerprint,
-            reason,
-        });
-        let mutations: Vec<Mutation> = std::iter::once(Mutation::Delete(id)).chain(note).collect();
-        self.store.apply(&mutations).map(drop)
+        Ok(())
     }
 
     /// Extracts text, title and chunks of a document, and takes its content.
@@ -263,33 +330,30 @@ impl DocumentWriter {
     }
 
     fn store_document(&mut self, id: Uuid, document: NewDocument) -> Result<(), StoreError> {
-        let dry_run = self.options.dry_run;
         if let Some(note) = &document.note {
             self.warn(document.source_id.clone(), note.clone());
         }
-        match self.known.stamp_to_write(id)?.stored {
+        match self.stamp_to_write(id)?.stored {
             Some(stamp) if stamp.hash == document.hash => {
                 self.report.unchanged += 1;
-                if !dry_run && stamp.fingerprint != document.fingerprint {
+                if stamp.fingerprint != document.fingerprint {
                     let NewDocument { source_id, fingerprint, note, .. } = document;
                     let source = self.source.clone();
-                    self.store.apply(&[Mutation::Refresh { id, source, source_id, fingerprint, note }])?;
+                    self.write(Mutation::Refresh { id, source, source_id, fingerprint, note });
                 }
                 return Ok(());
             }
             Some(_) => self.report.updated += 1,
             None => self.report.added += 1,
         }
-        if dry_run {
+        if self.options.dry_run {
             return Ok(());
         }
-        match self.embed(&document) {
-            Some(vectors) => {
-                self.store.apply(&[Mutation::Put(Box::new(NewDocument { vectors, ..document }))]).map(drop)
-            }
-            // Cancelled: the next sync reads it again.
-            None => Ok(()),
+        // Cancelled if there are none: the next sync reads it again.
+        if let Some(vectors) = self.embed(&document) {
+            self.write(Mutation::Put(Box::new(NewDocument { vectors, ..document })));
         }
+        Ok(())
     }
 
     /// Splits a text into chunks, until a timeout or cancellation.
@@ -348,11 +412,10 @@ impl DocumentWriter {
             }
             ExtractError::Failed(reason) => {
                 // The stored version stays; tried again when the document changes.
-                if let Some(fingerprint) = document.fingerprint.filter(|_| !self.options.dry_run) {
+                if let Some(fingerprint) = document.fingerprint {
                     let (source, source_id) = (self.source.clone(), document.source_id.clone());
                     let reason = reason.clone();
-                    let skip = Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason };
-                    self.store.apply(&[skip])?;
+                    self.write(Mutation::SkipUnreadable { id, source, source_id, fingerprint, reason });
                 }
                 self.warn(document.source_id, reason);
                 return Ok(());
@@ -360,9 +423,6 @@ impl DocumentWriter {
         }
         self.report.skipped += 1;
         self.known.mark_written(id);
-        if self.options.dry_run {
-            return Ok(());
-        }
         let mutation = match document.fingerprint {
             Some(fingerprint) => {
                 let (source, source_id) = (self.source.clone(), document.source_id);
@@ -370,7 +430,8 @@ impl DocumentWriter {
             }
             None => Mutation::Delete(id),
         };
-        self.store.apply(&[mutation]).map(drop)
+        self.write(mutation);
+        Ok(())
     }
 
     fn new_document(

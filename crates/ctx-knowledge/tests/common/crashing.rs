@@ -96,7 +96,7 @@ fn crashed_error() -> StoreError {
 }
 
 impl DocumentStore for CrashingStore {
-    /// Each mutation is a transaction of its own, so a process may also crash between two of them.
+    /// One mutation at a time: a crash may leave the first mutations of a batch without the others.
     fn apply(&self, mutations: &[Mutation]) -> Result<ApplyResult, StoreError> {
         let mut all = ApplyResult::default();
         for mutation in mutations {

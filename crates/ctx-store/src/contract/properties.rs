@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const CASES: u32 = 48;
 /// Maximum number of steps in a sequence.
 const STEPS: usize = 40;
+/// Maximum number of mutations that are applied together.
+const BATCH_MAX: usize = 6;
 /// Names of documents, in each of two sources.
 const NAMES: [&str; 4] = ["a", "a/b", "a.b", "é"];
 /// Texts; some chunks are in several of them.
@@ -71,9 +73,9 @@ fn step() -> impl Strategy<Value = StoreStep> {
 pub(super) fn any_sequence_of_mutations_is_stored_and_followed(open: OpenStore<'_>) {
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let count = Cell::new(0);
-    let ran = TestRunner::new(config).run(&vec(step(), 1..STEPS), |steps| {
+    let ran = TestRunner::new(config).run(&(vec(step(), 1..STEPS), 1..BATCH_MAX), |(steps, batch)| {
         count.set(count.get() + 1);
-        check(&*open(&format!("property-{}", count.get())), &steps);
+        check(&*open(&format!("property-{}", count.get())), &steps, batch);
         Ok(())
     });
     if let Err(failure) = ran {
@@ -81,7 +83,27 @@ pub(super) fn any_sequence_of_mutations_is_stored_and_followed(open: OpenStore<'
     }
 }
 
-fn check(store: &dyn Store, steps: &[StoreStep]) {
+/// Mutations that are applied together, with the number of documents that they delete.
+#[derive(Default)]
+struct MutationBatch {
+    mutations: Vec<Mutation>,
+    deleted: u64,
+}
+
+impl MutationBatch {
+    fn apply(&mut self, store: &dyn Store) {
+        let Self { mutations, deleted } = std::mem::take(self);
+        let generation = store.generation().unwrap();
+        let applied = store.apply(&mutations).unwrap();
+        assert_eq!(applied.deleted, deleted, "{mutations:?}");
+        let newest = store.generation().unwrap();
+        assert!(applied.generation == newest || newest == generation, "{mutations:?}");
+    }
+}
+
+/// Runs the steps; mutations are applied together, up to `batch_max` at a time.
+fn check(store: &dyn Store, steps: &[StoreStep], batch_max: usize) {
+    let mut batch = MutationBatch::default();
     let (fast, own) = (store.ensure_model("fast").unwrap(), store.ensure_model("own").unwrap());
     let mut expected = ExpectedStore::default();
     let mut documents = DocumentFollower::default();
@@ -89,6 +111,9 @@ fn check(store: &dyn Store, steps: &[StoreStep]) {
     let start = store.checkpoint().unwrap();
     let mut middle: Option<(Checkpoint, BTreeMap<DocumentId, NewDocument>)> = None;
     for (index, step) in steps.iter().enumerate() {
+        if mutation(step, fast, own).is_none() {
+            batch.apply(store);
+        }
         match step {
             StoreStep::Fill { limit } => fill(store, own, *limit),
             StoreStep::ClearVectors => store.clear_model(own).unwrap(),
@@ -100,15 +125,19 @@ fn check(store: &dyn Store, steps: &[StoreStep]) {
             }
             step => {
                 let Some(mutation) = mutation(step, fast, own) else { continue };
-                let deletes = expected.apply(step, &mutation);
-                let applied = store.apply(std::slice::from_ref(&mutation)).unwrap();
-                assert_eq!(applied.deleted, u64::from(deletes), "{mutation:?}");
+                batch.deleted += u64::from(expected.apply(step, &mutation));
+                batch.mutations.push(mutation);
+                if batch.mutations.len() == batch_max {
+                    batch.apply(store);
+                }
             }
         }
         if index == steps.len() / 2 {
+            batch.apply(store);
             middle = Some((store.checkpoint().unwrap(), expected.documents.clone()));
         }
     }
+    batch.apply(store);
     expected.compare(store);
     documents.catch_up(store, 3);
     vectors.iter_mut().for_each(|follower| follower.catch_up(store, 3));

@@ -17,8 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 impl DocumentStore for MemoryStore {
     fn apply(&self, mutations: &[Mutation]) -> Result<ApplyResult, StoreError> {
         let mut applied = ApplyResult::default();
+        let mut content = self.content();
         for mutation in mutations {
-            let generation = self.content().apply(mutation);
+            let generation = content.apply(mutation);
             applied.deleted += u64::from(generation.is_some() && matches!(mutation, Mutation::Delete(_)));
             applied.generation = generation.unwrap_or(applied.generation);
         }

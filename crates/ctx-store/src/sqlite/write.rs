@@ -1,4 +1,4 @@
-//! Writes to documents and sources, each in one transaction.
+//! Writes to documents and sources. Each is part of one transaction; several mutations of documents share one.
 
 use super::SqliteStore;
 use super::{counts, vectors};
@@ -9,13 +9,25 @@ use ctx_core::SourceName;
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
+/// Mutations in one transaction: a bound on how long other writers wait.
+const TRANSACTION_MUTATIONS_MAX: usize = 128;
+
 impl SqliteStore {
     pub(super) fn apply_all(&self, mutations: &[Mutation]) -> Result<ApplyResult, StoreError> {
         let mut applied = ApplyResult::default();
-        for mutation in mutations {
-            let generation = self.write(|transaction| apply(transaction, mutation))?;
-            applied.deleted += u64::from(generation.is_some() && matches!(mutation, Mutation::Delete(_)));
-            applied.generation = generation.unwrap_or(applied.generation);
+        for mutations in mutations.chunks(TRANSACTION_MUTATIONS_MAX) {
+            let mut finished = 0;
+            let result = self.write(|transaction| apply_in(transaction, mutations, &mut finished));
+            let result = result.inspect_err(|_| {
+                // The transaction was rolled back. Those before the mutation that failed are applied without it; if that
+                // fails too, the first error is still the one to report.
+                let before = mutations.get(..finished).filter(|before| before.len() < mutations.len());
+                if let Some(before) = before.filter(|before| !before.is_empty()) {
+                    drop(self.write(|transaction| apply_in(transaction, before, &mut 0)));
+                }
+            })?;
+            applied.deleted += result.deleted;
+            applied.generation = applied.generation.max(result.generation);
         }
         Ok(applied)
     }
@@ -67,6 +79,22 @@ impl SqliteStore {
                 .map(drop)
         })
     }
+}
+
+/// Applies mutations in order; `finished` is the number of those that did not fail.
+fn apply_in(
+    transaction: &Transaction<'_>,
+    mutations: &[Mutation],
+    finished: &mut usize,
+) -> rusqlite::Result<ApplyResult> {
+    let mut applied = ApplyResult::default();
+    for mutation in mutations {
+        let generation = apply(transaction, mutation)?;
+        applied.deleted += u64::from(generation.is_some() && matches!(mutation, Mutation::Delete(_)));
+        applied.generation = generation.unwrap_or(applied.generation);
+        *finished += 1;
+    }
+    Ok(applied)
 }
 
 /// Applies one mutation; returns the generation of its change, or `None` if views need not know of it.
@@ -228,4 +256,40 @@ fn delete_skip_note(transaction: &Transaction<'_>, id: DocumentId) -> rusqlite::
 
 fn now() -> i64 {
     Timestamp::now().as_millisecond()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changes::ChangeFeed;
+    use crate::contract::samples::{document, id};
+    use crate::documents::DocumentStore;
+    use crate::error::StoreError;
+    use crate::store::Store;
+
+    fn put(document: NewDocument) -> Mutation {
+        Mutation::Put(Box::new(document))
+    }
+
+    #[test]
+    fn mutations_before_one_that_fails_are_applied_and_those_after_it_are_not() {
+        for before in [0, 1, TRANSACTION_MUTATIONS_MAX - 1, TRANSACTION_MUTATIONS_MAX + 3] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = SqliteStore::open(&folder.path().join("store.sqlite")).unwrap();
+            store.apply(&[put(document(1, "taken", "one\n"))]).unwrap();
+            let mut mutations: Vec<Mutation> = (0..before)
+                .map(|number| put(document(1, &format!("before{number}"), "one\ntwo\n")))
+                .collect();
+            // Ids are unique.
+            mutations.push(put(NewDocument { id: id(1, "taken"), ..document(2, "other", "one\n") }));
+            mutations.push(put(document(1, "after", "one\n")));
+            assert!(matches!(store.apply(&mutations), Err(StoreError::Failed { .. })));
+            let stored: Vec<String> =
+                store.list(0, 999).unwrap().into_iter().map(|one| one.source_id).collect();
+            let expected = (0..before).map(|number| format!("before{number}"));
+            assert_eq!(stored, std::iter::once("taken".to_owned()).chain(expected).collect::<Vec<_>>());
+            assert_eq!(store.generation().unwrap(), Generation(1 + before as u64));
+            assert!(store.problems().unwrap().is_empty());
+        }
+    }
 }
