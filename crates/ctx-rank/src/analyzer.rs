@@ -1,6 +1,7 @@
 //! Text analysis: the same tokens for documents, queries and snippets.
 
 use crate::folding::fold;
+use crate::recent_stems::RecentStems;
 use crate::words::WordRanges;
 use frostem::{Algorithm, Stemmer};
 use std::borrow::Cow;
@@ -79,9 +80,15 @@ impl Analyzer {
             text,
             words: WordRanges::new(text, self.single_letters),
             stemmer: self.stems.then(|| Stemmer::new(Algorithm::English)),
+            recent_stems: None,
             position: 0,
             buffer: String::new(),
         }
+    }
+
+    /// The tokens of a text, in order; stems are looked up in the cache first.
+    pub fn tokens_with<'a>(&self, text: &'a str, recent_stems: &'a mut RecentStems) -> Tokens<'a> {
+        Tokens { recent_stems: Some(recent_stems), ..self.tokens(text) }
     }
 }
 
@@ -90,6 +97,7 @@ pub struct Tokens<'a> {
     text: &'a str,
     words: WordRanges<'a>,
     stemmer: Option<Stemmer>,
+    recent_stems: Option<&'a mut RecentStems>,
     /// Position of the next word.
     position: usize,
     buffer: String,
@@ -133,8 +141,11 @@ impl Tokens<'_> {
                 false => fold(&self.buffer, token),
             }
         }
-        if let Some(stemmer) = &self.stemmer {
-            stem_in_place(stemmer, token, &mut self.buffer);
+        let Some(stemmer) = &self.stemmer else { return };
+        let mut stem = |word: &mut String| stem_in_place(stemmer, word, &mut self.buffer);
+        match &mut self.recent_stems {
+            Some(recent_stems) => recent_stems.replace(token, stem),
+            None => stem(token),
         }
     }
 }

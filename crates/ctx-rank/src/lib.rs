@@ -7,6 +7,7 @@
 mod analyzer;
 mod folding;
 mod fuse;
+mod recent_stems;
 mod small_texts;
 mod snippet;
 mod synonyms;
@@ -15,5 +16,6 @@ mod words;
 
 pub use analyzer::{Analyzer, TokenPosition, Tokens, is_identifier, query_prefix, query_terms};
 pub use fuse::{ChunkPosition, FusedDocument, ScorePair, fuse};
+pub use recent_stems::RecentStems;
 pub use small_texts::{SmallText, SmallTextIndex};
 pub use snippet::{Highlighter, SnippetMatcher};

@@ -2,7 +2,7 @@
 
 pub(super) use ctx_rank::{is_identifier, query_prefix, query_terms};
 
-use ctx_rank::{Analyzer, Tokens};
+use ctx_rank::{Analyzer, RecentStems, Tokens};
 use tantivy::tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer};
 
 /// The analyzer that splits documents into terms.
@@ -11,14 +11,18 @@ pub(super) fn analyzer() -> TextAnalyzer {
 }
 
 #[derive(Clone, Debug, Default)]
-struct DocumentTokenizer(Token);
+struct DocumentTokenizer {
+    token: Token,
+    recent_stems: RecentStems,
+}
 
 impl Tokenizer for DocumentTokenizer {
     type TokenStream<'a> = DocumentTokens<'a>;
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> DocumentTokens<'a> {
-        self.0.reset();
-        DocumentTokens { tokens: Analyzer::DOCUMENTS.tokens(text), token: &mut self.0 }
+        self.token.reset();
+        let tokens = Analyzer::DOCUMENTS.tokens_with(text, &mut self.recent_stems);
+        DocumentTokens { tokens, token: &mut self.token }
     }
 }
 
