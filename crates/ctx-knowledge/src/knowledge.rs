@@ -267,6 +267,12 @@ impl Knowledge {
         run_query()
     }
 
+    /// Whether a search in this mode asks an embedding service.
+    pub(crate) fn asks_service(&self, mode: Option<SearchMode>) -> bool {
+        mode.unwrap_or(self.options.mode) != SearchMode::Keyword
+            && self.models.as_ref().is_some_and(|models| models.configured.embedder.is_remote())
+    }
+
     /// A document with its whole text and chunks.
     pub fn get(&self, id: Uuid) -> Result<Option<StoredDocument>, StoreError> {
         self.store.document(id)

@@ -15,6 +15,7 @@ mod provider;
 mod resources;
 mod search;
 mod sync;
+mod work_queue;
 
 pub use chunk::Chunking;
 pub use connectors::{ConnectorKind, ConnectorResult, FolderSurvey, KINDS, OpenOptions, SurveyLimits};

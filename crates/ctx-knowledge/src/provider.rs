@@ -5,6 +5,7 @@
 use crate::knowledge::Knowledge;
 use crate::resources::DocumentResources;
 use crate::search::{Hit, SearchError, SearchMode, SearchQuery};
+use crate::work_queue;
 use async_trait::async_trait;
 use ctx_core::{
     Annotations, BuiltinProvider, Call, ErrorKind, Identifier, Output, Provider, Resources, Tool, ToolError,
@@ -17,13 +18,9 @@ use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use uuid::Uuid;
-
-/// Maximum number of concurrent searches and reads.
-const BLOCKING_CALLS_MAX: usize = 256;
 
 /// The provider of `context.search`, `context.get`, `context.sources` and of documents as resources.
 pub struct ContextProvider {
@@ -159,7 +156,11 @@ impl Tool for SearchTool {
             prefix: request.prefix,
         };
         let knowledge = self.knowledge.clone();
-        let results = run_blocking(move || knowledge.search(&query)).await?.map_err(search_tool_error)?;
+        let queue = match knowledge.asks_service(query.mode) {
+            true => &work_queue::REMOTE_SEARCHES,
+            false => &work_queue::SEARCHES,
+        };
+        let results = queue.run(move || knowledge.search(&query)).await?.map_err(search_tool_error)?;
         to_output(&SearchResponse { results })
     }
 }
@@ -182,7 +183,7 @@ impl Tool for GetTool {
             .parse()
             .map_err(|_| ToolError::bad_request("parameter `id`: its value is not a UUID"))?;
         let knowledge = self.knowledge.clone();
-        let document = run_blocking(move || knowledge.get(id)).await?.map_err(store_tool_error)?;
+        let document = work_queue::READS.run(move || knowledge.get(id)).await?.map_err(store_tool_error)?;
         to_output(&document.ok_or_else(|| ToolError::not_found(format!("no document with id: {id}")))?)
     }
 }
@@ -298,23 +299,6 @@ fn to_output(value: &impl Serialize) -> Result<Output, ToolError> {
     let value = serde_json::to_value(value)
         .map_err(|error| ToolError::internal("cannot serialize the result", error))?;
     Ok(Output::from(value))
-}
-
-/// Runs blocking work on the blocking thread pool. Bounded, because work whose caller timed out keeps running, and the
-/// caller may call again.
-pub(crate) async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ToolError> {
-    static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(BLOCKING_CALLS_MAX)));
-    let permit = PERMITS
-        .clone()
-        .try_acquire_owned()
-        .map_err(|_| ToolError::new(ErrorKind::Overloaded, "too many concurrent searches and reads"))?;
-    let work = move || {
-        let _permit = permit;
-        work()
-    };
-    tokio::task::spawn_blocking(work).await.map_err(|error| ToolError::internal("the call failed", error))
 }
 
 fn search_tool_error(error: SearchError) -> ToolError {

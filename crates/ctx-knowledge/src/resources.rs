@@ -2,7 +2,8 @@
 
 use crate::change_notifier::{URI_PREFIX, document_uri};
 use crate::knowledge::Knowledge;
-use crate::provider::{run_blocking, store_tool_error};
+use crate::provider::store_tool_error;
+use crate::work_queue;
 use async_trait::async_trait;
 use ctx_core::{
     Call, Catalog, ErrorKind, Resource, ResourceChange, ResourceContent, ResourcePage, ResourceTemplate,
@@ -43,7 +44,7 @@ impl Resources for DocumentResources {
         let limit = limit.clamp(1, PAGE_MAX);
         let knowledge = self.knowledge.clone();
         // One document more than fits shows whether there is another page.
-        let documents = run_blocking(move || knowledge.list_documents(after, limit + 1)).await?;
+        let documents = work_queue::READS.run(move || knowledge.list_documents(after, limit + 1)).await?;
         let mut documents = documents.map_err(store_tool_error)?;
         let more = documents.len() > limit;
         documents.truncate(limit);
@@ -69,7 +70,7 @@ impl Resources for DocumentResources {
         let id = document_id(uri).ok_or_else(not_found)?;
         let bytes_max = call.catalog().limits().result_bytes;
         let knowledge = self.knowledge.clone();
-        let document = run_blocking(move || knowledge.document_text(id, bytes_max)).await?;
+        let document = work_queue::READS.run(move || knowledge.document_text(id, bytes_max)).await?;
         let document = document.map_err(store_tool_error)?.ok_or_else(not_found)?;
         let Some(text) = document.text else { return Err(too_large(document.bytes, bytes_max)) };
         let mime_type = Some(ctx_extract::stored_content_type(&document.content_type).to_owned());

@@ -18,10 +18,11 @@ pub use fill::{FillError, FillProgress, FillReport, sleep_cancellable};
 pub(crate) use fill::{FillJob, acquire_lease};
 pub(crate) use models::{EmbeddingInput, EmbeddingModels, RegisteredModel};
 
+use crate::work_queue;
 use ctx_core::Secret;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
+
 use std::time::Duration;
 
 /// An embedding provider, as named in the configuration.
@@ -75,6 +76,11 @@ pub trait Embedder: Send + Sync + 'static {
     /// Texts per call.
     fn batch_size(&self) -> usize;
 
+    /// Whether embedding a query waits for a service instead of computing.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Weight of its cosines against BM25 in hybrid search, in [0, 1].
     fn weight(&self) -> f64;
 
@@ -98,7 +104,7 @@ impl Effort {
     /// Number of threads that compute.
     fn threads(self) -> usize {
         match self {
-            Self::Full => thread::available_parallelism().map_or(1, usize::from),
+            Self::Full => work_queue::cores(),
             Self::Low => 1,
         }
     }

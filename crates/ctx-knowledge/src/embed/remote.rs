@@ -103,6 +103,10 @@ impl<I: EmbeddingApi> Embedder for RemoteEmbedder<I> {
         &self.model
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn embed(&self, texts: &[&str], _: Effort) -> Result<Vec<Vec<f32>>, EmbedError> {
         let parts = texts.chunks(self.batch_size).map(|part| self.request_vectors(part, RequestKind::Batch));
         Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
