@@ -30,6 +30,13 @@ pub fn dots(query: &[i8], rows: &[i8], out: &mut [i32]) {
     (Kernels::detect().dots)(query, rows, out);
 }
 
+/// The codes of stored vectors: signed integers, kept as bytes.
+#[allow(unsafe_code, reason = "a view of the same bytes")]
+pub fn codes(bytes: &[u8]) -> &[i8] {
+    // SAFETY: `i8` has the size, alignment and valid values of `u8`; the slice covers the same memory for as long.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
+}
+
 /// A vector as half-precision floats, little endian.
 pub fn to_half(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|value| float_to_half(*value).to_le_bytes()).collect()

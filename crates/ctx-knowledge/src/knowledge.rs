@@ -189,7 +189,8 @@ impl Knowledge {
             Some(embedding) => EmbeddingModels::open(embedding, &*store)?.map(Arc::new),
             None => None,
         };
-        let (vectors, repair, change_notifier) = Default::default();
+        let vectors = Arc::new(VectorIndex::next_to(&options.store, store.identity().id));
+        let (repair, change_notifier) = Default::default();
         Ok(Self { store, view, vectors, models, repair, change_notifier, options })
     }
 
@@ -200,12 +201,18 @@ impl Knowledge {
         options: KnowledgeOptions,
         embedding: EmbeddingChange,
     ) -> Result<Self, StoreError> {
-        let (models, vectors) = match (embedding, &options.embedding) {
-            (EmbeddingChange::Keep, _) => (self.models.clone(), self.vectors.clone()),
+        let models = match (embedding, &options.embedding) {
+            (EmbeddingChange::Keep, _) => self.models.clone(),
             (EmbeddingChange::Replace, Some(embedding)) => {
-                (EmbeddingModels::open(embedding, &*self.store)?.map(Arc::new), Arc::default())
+                EmbeddingModels::open(embedding, &*self.store)?.map(Arc::new)
             }
-            (EmbeddingChange::Replace, None) => (None, Arc::default()),
+            (EmbeddingChange::Replace, None) => None,
+        };
+        let vectors = match embedding {
+            EmbeddingChange::Keep => self.vectors.clone(),
+            EmbeddingChange::Replace => {
+                Arc::new(VectorIndex::next_to(&self.options.store, self.store.identity().id))
+            }
         };
         let (store, view, change_notifier) =
             (self.store.clone(), self.view.clone(), self.change_notifier.clone());
@@ -323,6 +330,10 @@ impl Knowledge {
         })?;
         let (store, view, chunking) = (&self.store, &self.view, self.options.chunking);
         let models = self.models.clone();
+        let (vectors, unchanged_store) = (self.vectors.clone(), self.store.clone());
+        // Before the sync: it may store vectors.
+        let discarded = tokio::task::spawn_blocking(move || vectors.discard_if_ahead(&*unchanged_store));
+        discarded.await.unwrap_or(Ok(()))?;
         let job = SyncJob {
             store,
             store_path: &self.options.store,
@@ -337,10 +348,15 @@ impl Knowledge {
         };
         let report = job.run().await;
         let (change_notifier, store) = (self.change_notifier.clone(), self.store.clone());
-        // Even a failed sync may have stored documents. Changes that cannot be published now are published later.
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || change_notifier.publish(&*store)).await {
-            tracing::debug!(%error, "cannot publish changes to subscribers");
-        }
+        let (vectors, models) = (self.vectors.clone(), self.models.clone());
+        // Even a failed sync may have stored documents. What fails here is done later.
+        let follow_up = move || {
+            if let Err(error) = change_notifier.publish(&*store) {
+                tracing::debug!(%error, "cannot publish changes to subscribers");
+            }
+            save_vectors(&vectors, models.as_deref(), &*store);
+        };
+        drop(tokio::task::spawn_blocking(follow_up).await);
         report
     }
 
@@ -394,6 +410,7 @@ impl Knowledge {
     ) -> Result<FillReport, FillError> {
         let Some(models) = &self.models else { return Ok(FillReport { made: 0, complete: true }) };
         let _lease = embed::acquire_lease(&*self.store)?;
+        self.vectors.discard_if_ahead(&*self.store)?;
         self.check_model_not_replaced(models)?;
         let keys: Vec<_> = models.all().map(|model| model.key).collect();
         self.store.keep_models(&keys)?;
@@ -403,7 +420,9 @@ impl Knowledge {
         {
             self.fill_job(bridge, false, effort, cancellation).run(&|_| ())?;
         }
-        self.fill_job(&models.configured, true, effort, cancellation).run(progress)
+        let report = self.fill_job(&models.configured, true, effort, cancellation).run(progress)?;
+        save_vectors(&self.vectors, Some(models), &*self.store);
+        Ok(report)
     }
 
     /// Computes only the vectors of the fast model, for documents stored before embeddings were enabled.
@@ -417,6 +436,7 @@ impl Knowledge {
             return Ok(());
         }
         let _lease = embed::acquire_lease(&*self.store)?;
+        self.vectors.discard_if_ahead(&*self.store)?;
         self.fill_job(model, is_configured_model, Effort::Full, cancellation).run(&|_| ()).map(drop)
     }
 
@@ -568,6 +588,15 @@ impl Knowledge {
             unreadable_chunks,
             unreadable,
         }))
+    }
+}
+
+/// Brings the vector files up to date, so that the next process need not read all vectors from the store.
+fn save_vectors(vectors: &VectorIndex, models: Option<&EmbeddingModels>, store: &dyn Store) {
+    for model in models.into_iter().flat_map(EmbeddingModels::all) {
+        if let Err(error) = vectors.save(store, model.key) {
+            tracing::debug!(%error, "cannot bring a vector file up to date");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ pub enum Lease {
     /// Computing or removing vectors. One lease for all models, because whoever computes the vectors of one model also
     /// removes those of models that are no longer used.
     Embedding,
-    /// Writing the keyword index.
+    /// Writing the indexes next to the store: the keyword index and the vector files.
     Index,
 }
 

@@ -176,13 +176,16 @@ pub struct VectorCoverage {
     pub pending_documents: u64,
 }
 
-/// The number of vectors of a model, and the newest of them.
+/// The number of vectors of a model, and the sequence numbers of the newest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VectorState {
     /// Number of vectors.
     pub live: u64,
     /// The newest vector.
     pub newest: VectorSequence,
+    /// The highest sequence number assigned so far, of any model, also if that vector was removed. It decreases only when
+    /// the store is restored from a copy.
+    pub last_assigned: VectorSequence,
 }
 
 /// Quantised vectors for the search index, back to back in few allocations.

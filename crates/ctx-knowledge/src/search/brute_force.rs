@@ -177,7 +177,7 @@ fn top_candidates(mut candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate
     candidates
 }
 
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::chunk::{self, Chunking};
     use crate::embed::{Effort, EmbedError, Embedder, EmbeddingModels, EmbeddingOptions, FillJob, FillMode};
@@ -185,7 +185,7 @@ mod tests {
     use crate::search::{
         Hit, Ranker, SearchMode, SearchQuery, SearchTuning, VectorIndex, View, ViewRetriever,
     };
-    use ctx_store::{DocumentStore, MemoryStore, Mutation, NewDocument, NewVectors, Span};
+    use ctx_store::{MemoryStore, Mutation, NewDocument, NewVectors, Span};
     use jiff::Timestamp;
     use std::sync::Arc;
     use tokio_util::sync::CancellationToken;
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    fn embed(text: &str) -> Vec<f32> {
+    pub(in crate::search) fn embed(text: &str) -> Vec<f32> {
         let mut values = vec![0.01_f32; 64];
         for word in text.split(|char: char| !char.is_alphanumeric()).filter(|word| !word.is_empty()) {
             let hash = blake3::hash(word.to_lowercase().as_bytes());
@@ -331,20 +331,24 @@ mod tests {
         }
     }
 
-    struct Corpus {
-        store: MemoryStore,
-        models: EmbeddingModels,
+    /// A store with made documents, and the models that embed them.
+    pub(in crate::search) struct Corpus {
+        pub(in crate::search) store: Arc<dyn Store>,
+        pub(in crate::search) models: EmbeddingModels,
     }
 
     impl Corpus {
-        fn new() -> Self {
-            let store = MemoryStore::default();
+        pub(in crate::search) fn new() -> Self {
+            Self::of(Arc::new(MemoryStore::default()))
+        }
+
+        pub(in crate::search) fn of(store: Arc<dyn Store>) -> Self {
             let options = EmbeddingOptions { embedder: Arc::new(HashedWordsEmbedder), fill: FillMode::Wait };
-            let models = EmbeddingModels::open(&options, &store).unwrap().unwrap();
+            let models = EmbeddingModels::open(&options, &*store).unwrap().unwrap();
             Self { store, models }
         }
 
-        fn put(&self, source: &str, numbers: std::ops::Range<u64>) {
+        pub(in crate::search) fn put(&self, source: &str, numbers: std::ops::Range<u64>) {
             for number in numbers {
                 let document = document(source, number, &self.models);
                 self.store.apply(&[Mutation::Put(Box::new(document))]).unwrap();
@@ -352,9 +356,9 @@ mod tests {
         }
 
         /// Computes the missing vectors of the workspace's own model.
-        fn fill(&self) {
+        pub(in crate::search) fn fill(&self) {
             let job = FillJob {
-                store: &self.store,
+                store: &*self.store,
                 model: &self.models.configured,
                 is_configured_model: true,
                 chunking: CHUNKING,
@@ -365,7 +369,7 @@ mod tests {
         }
 
         fn search(&self, retriever: &dyn Retriever, query: &SearchQuery) -> Vec<Hit> {
-            let ranker = Ranker { retriever, store: &self.store, tuning: TUNING, query };
+            let ranker = Ranker { retriever, store: &*self.store, tuning: TUNING, query };
             let hits = match query.mode {
                 Some(SearchMode::Semantic) => ranker.semantic(&self.models),
                 Some(SearchMode::Hybrid) => ranker.hybrid(&self.models),
@@ -427,7 +431,7 @@ mod tests {
     /// Every query has the same hits through both retrievers; scores may differ by rounding, since terms are added in
     /// another order.
     fn assert_same_hits(corpus: &Corpus, views: &ViewRetriever<'_>) {
-        let brute_force = BruteForceRetriever::new(&corpus.store);
+        let brute_force = BruteForceRetriever::new(&*corpus.store);
         for query in queries() {
             let (expected, expected_scores) = split_scores(corpus.search(&brute_force, &query));
             let (hits, scores) = split_scores(corpus.search(views, &query));
@@ -450,9 +454,9 @@ mod tests {
         // One source has all vectors of the workspace's model, the other only those of the bridge model.
         corpus.put("notes:b", 30..60);
         let view = View::next_to(&folder.path().join("store"), corpus.store.identity().id);
-        view.catch_up(&corpus.store).unwrap();
-        let vectors = VectorIndex::default();
-        let views = ViewRetriever { view: &view, vectors: &vectors, store: &corpus.store };
+        view.catch_up(&*corpus.store).unwrap();
+        let vectors = VectorIndex::next_to(&folder.path().join("store"), corpus.store.identity().id);
+        let views = ViewRetriever { view: &view, vectors: &vectors, store: &*corpus.store };
         assert_same_hits(&corpus, &views);
         corpus.fill();
         assert_same_hits(&corpus, &views);
@@ -463,12 +467,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let corpus = Corpus::new();
         let view = View::next_to(&folder.path().join("store"), corpus.store.identity().id);
-        let vectors = VectorIndex::default();
-        let views = ViewRetriever { view: &view, vectors: &vectors, store: &corpus.store };
+        let vectors = VectorIndex::next_to(&folder.path().join("store"), corpus.store.identity().id);
+        let views = ViewRetriever { view: &view, vectors: &vectors, store: &*corpus.store };
         assert!(views.is_ready().unwrap());
         corpus.put("wiki:a", 0..1);
         assert!(!views.is_ready().unwrap());
-        view.catch_up(&corpus.store).unwrap();
+        view.catch_up(&*corpus.store).unwrap();
         assert!(views.is_ready().unwrap());
     }
 }

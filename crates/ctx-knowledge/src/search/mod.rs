@@ -11,7 +11,9 @@ mod ranker;
 mod retriever;
 mod schema;
 mod snippet;
+mod vector_file;
 mod vector_index;
+mod vector_matrix;
 mod view;
 mod view_retriever;
 

@@ -1,67 +1,47 @@
-//! Vector search in memory: scans all vectors, quantised to one byte per dimension, and rescores the best with exact
-//! ones.
-//!
-//! The matrix of a model is a copy of the store's vectors that only grows: new vectors are appended, deleted ones are
-//! noticed when their exact values are read, and with too many deleted the copy is rebuilt.
+//! Vector search: scans all vectors in memory, quantised to one byte per dimension, and rescores the best with exact ones.
 
 use super::Candidate;
+use super::vector_file::VectorFiles;
+use super::vector_matrix::{ScoredRow, VectorMatrix};
 use ctx_embed::vector;
-use ctx_store::{
-    ChangeCursor, ChangeScope, ChunkPosition, DocumentSet, ModelKey, Store, StoreError, VectorRow,
-    VectorSequence, VectorState,
-};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use ctx_store::{DocumentSet, ModelKey, Store, StoreError, VectorSequence};
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use uuid::Uuid;
 
-/// Vectors per page of the change feed.
-const PAGE_VECTORS: usize = 8192;
-/// Rows scored at a time: their scores fit into the L1 cache.
-const BLOCK_ROWS: usize = 1024;
-/// Maximum number of segments of a matrix before small ones are merged.
-const SEGMENTS_MAX: usize = 24;
-/// Segments of at least this many rows are not merged.
-const MERGED_ROWS_MAX: usize = 1 << 16;
-/// Deleted rows tolerated before a rebuild, in addition to a quarter of the live ones.
-const DELETED_ROWS_SPARE: usize = 4096;
 /// Candidates that are rescored for each requested one.
 const RESCORED_PER_RESULT: usize = 3;
+/// Candidates whose exact vectors are read at a time, after the first `count`.
+const RESCORED_PAGE: usize = 32;
 /// Maximum number of candidates when many of the nearest turn out to be deleted.
 const CANDIDATES_MAX: usize = 8192;
+/// A file is written again when it lacks more vectors than this, and more than [`UNSAVED_FRACTION`] of all. Reading so few
+/// from the store takes two milliseconds.
+const UNSAVED_ROWS: usize = 4096;
+const UNSAVED_FRACTION: usize = 8;
 
-/// The matrices of all models in use.
-#[derive(Default)]
+/// The vectors of all models in use.
 pub(crate) struct VectorIndex {
+    files: VectorFiles,
+    /// Number of vectors that a file may always lack.
+    unsaved_rows: usize,
     matrices: Mutex<HashMap<ModelKey, Arc<VectorMatrix>>>,
     /// Held while a matrix is brought up to date.
     refresh_lock: Mutex<()>,
 }
 
-/// All vectors of one model.
-#[derive(Default)]
-struct VectorMatrix {
-    /// Position in the change feed where the next update continues.
-    cursor: ChangeCursor,
-    rows: usize,
-    /// How many of the rows the store still has.
-    live: usize,
-    segments: Vec<Arc<Segment>>,
-}
-
-/// A part of a matrix: vectors stored column by column.
-#[derive(Default)]
-struct Segment {
-    dimensions: usize,
-    keys: Vec<VectorSequence>,
-    places: Vec<(u64, u32)>,
-    scales: Vec<f32>,
-    codes: Vec<i8>,
-    /// One bit per row: whether it was found to be deleted.
-    deleted: Vec<AtomicU64>,
-}
-
 impl VectorIndex {
+    /// The vectors of the store at `path`. Reads nothing yet.
+    pub(crate) fn next_to(path: &Path, store_id: Uuid) -> Self {
+        Self {
+            files: VectorFiles::next_to(path, store_id),
+            unsaved_rows: UNSAVED_ROWS,
+            matrices: Mutex::default(),
+            refresh_lock: Mutex::default(),
+        }
+    }
+
     /// The chunks with the highest exact cosines to `query`, best first.
     pub(crate) fn nearest(
         &self,
@@ -75,32 +55,45 @@ impl VectorIndex {
         let mut scan_count = count * RESCORED_PER_RESULT;
         let mut nearest = loop {
             let candidates = matrix.scan(query, within, scan_count);
-            let keys: Vec<VectorSequence> = candidates.iter().map(|row| row.key).collect();
-            let mut nearest = Vec::with_capacity(candidates.len());
-            for (row, exact) in candidates.iter().zip(store.exact_vectors(&keys)?) {
-                match exact.and_then(|half| vector::dot_half(query, &half)) {
-                    Some(score) => nearest.push(Candidate { place: row.place, score }),
-                    None => matrix.mark_deleted(row),
-                }
-            }
-            let deleted = candidates.len() - nearest.len();
+            let rescored = rescore(store, &matrix, query, &candidates, count)?;
             // Deleted rows displaced others; the next scan skips them.
-            if deleted == 0
-                || nearest.len() >= count * RESCORED_PER_RESULT / 2
+            if rescored.deleted == 0
+                || candidates.len() - rescored.deleted >= count * RESCORED_PER_RESULT / 2
                 || scan_count >= CANDIDATES_MAX
             {
-                break nearest;
+                break rescored.nearest;
             }
-            scan_count = (scan_count + deleted).min(CANDIDATES_MAX);
+            scan_count = (scan_count + rescored.deleted).min(CANDIDATES_MAX);
         };
-        nearest.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
         nearest.truncate(count);
         Ok(nearest)
     }
 
-    /// Drops the matrices of all models but these.
+    /// Drops the vectors of all models but these.
     pub(crate) fn retain(&self, keep: &[ModelKey]) {
+        self.files.retain(keep);
         self.matrices.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| keep.contains(key));
+    }
+
+    /// Brings the file of a model up to date, unless it lacks only a few vectors.
+    pub(crate) fn save(&self, store: &dyn Store, model: ModelKey) -> Result<(), StoreError> {
+        let newest = store.vector_state(model)?.newest;
+        let covered = self.files.newest(model).unwrap_or_default();
+        // An upper bound of the vectors that the file lacks.
+        if newest.0.saturating_sub(covered.0) <= self.unsaved_rows as u64 {
+            return Ok(());
+        }
+        let is_in_use = self.matrix(model).is_some();
+        self.refresh_matrix(store, model)?;
+        if !is_in_use {
+            self.matrices.lock().unwrap_or_else(PoisonError::into_inner).remove(&model);
+        }
+        Ok(())
+    }
+
+    /// Deletes the files that are ahead of their store. Call this before vectors are stored.
+    pub(crate) fn discard_if_ahead(&self, store: &dyn Store) -> Result<(), StoreError> {
+        self.files.discard_if_ahead(store)
     }
 
     /// The matrix of a model, brought up to date.
@@ -116,10 +109,34 @@ impl VectorIndex {
             (Err(_), Some(matrix)) => return Ok(matrix),
             (Err(_), None) => self.refresh_lock.lock().unwrap_or_else(PoisonError::into_inner),
         };
-        let cached = self.matrix(model).filter(|matrix| !matrix.needs_rebuild(state));
-        let matrix = Arc::new(VectorMatrix::read(store, model, cached.as_deref())?);
+        let known = match self.matrix(model) {
+            Some(matrix) => Some(matrix),
+            None => self.files.load(store, model)?.map(Arc::new),
+        };
+        let known = known.filter(|matrix| !matrix.needs_rebuild(state));
+        let matrix = match known {
+            Some(matrix) if matrix.is_current(state) => matrix,
+            known => {
+                let mut matrix = VectorMatrix::read(store, model, known.as_deref())?;
+                self.save_if_far_ahead(store, model, &mut matrix);
+                Arc::new(matrix)
+            }
+        };
         self.matrices.lock().unwrap_or_else(PoisonError::into_inner).insert(model, matrix.clone());
         Ok(matrix)
+    }
+
+    /// Writes the file of a model if it lacks many of the vectors.
+    fn save_if_far_ahead(&self, store: &dyn Store, model: ModelKey, matrix: &mut VectorMatrix) {
+        let unsaved = matrix.rows - matrix.saved_rows.min(matrix.rows);
+        if unsaved <= self.unsaved_rows.max(matrix.rows / UNSAVED_FRACTION) || !store.writable() {
+            return;
+        }
+        // Not repeated after a failure, until there are as many new vectors: the file only saves time.
+        matrix.saved_rows = matrix.rows;
+        if let Err(error) = self.files.save(store, model, matrix) {
+            tracing::debug!(%error, "cannot write a vector file");
+        }
     }
 
     fn matrix(&self, model: ModelKey) -> Option<Arc<VectorMatrix>> {
@@ -127,222 +144,201 @@ impl VectorIndex {
     }
 }
 
-impl VectorMatrix {
-    fn is_current(&self, state: VectorState) -> bool {
-        self.live as u64 == state.live && self.cursor.vectors >= state.newest
-    }
+/// Candidates with exact scores.
+struct RescoredCandidates {
+    /// Ordered, the best first: all that can be among the best, and some more.
+    nearest: Vec<Candidate>,
+    /// How many were found to be deleted.
+    deleted: usize,
+}
 
-    /// Whether the matrix must be rebuilt: too many rows are deleted, or the store was replaced.
-    fn needs_rebuild(&self, state: VectorState) -> bool {
-        let live = usize::try_from(state.live).unwrap_or(usize::MAX);
-        state.newest < self.cursor.vectors && live > self.rows
-            || self.rows > live.saturating_add(live / 4 + DELETED_ROWS_SPARE)
-    }
-
-    /// Reads the vectors of the store; those of an `older` matrix are kept and not read again.
-    fn read(store: &dyn Store, model: ModelKey, older: Option<&Self>) -> Result<Self, StoreError> {
-        let mut segments: Vec<Arc<Segment>> = older.map_or_else(Vec::new, |older| older.segments.clone());
-        let mut cursor = older.map_or(ChangeCursor::START, |older| older.cursor);
-        let mut new_rows = Segment::default();
-        let live = loop {
-            let Some(page) = store.changes(cursor, ChangeScope::Vectors(model), PAGE_VECTORS)? else {
-                return Self::read(store, model, None);
-            };
-            page.vectors.rows().for_each(|row| new_rows.push(row));
-            cursor = page.next;
-            if !page.more {
-                break page.live_vectors;
-            }
-        };
-        if !new_rows.keys.is_empty() {
-            segments.push(Arc::new(new_rows));
+/// Computes the exact scores of the candidates. Once there are `count`, it skips those that cannot be better.
+fn rescore(
+    store: &dyn Store,
+    matrix: &VectorMatrix,
+    query: &[f32],
+    candidates: &[ScoredRow],
+    count: usize,
+) -> Result<RescoredCandidates, StoreError> {
+    let mut by_bound: Vec<(f32, &ScoredRow)> =
+        candidates.iter().map(|row| (matrix.highest_cosine(query, row), row)).collect();
+    by_bound.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let mut nearest: Vec<Candidate> = Vec::with_capacity(candidates.len());
+    let mut deleted = 0;
+    let mut unread = by_bound.as_slice();
+    let mut page_rows = count.max(1);
+    loop {
+        let worst = count.checked_sub(1).and_then(|last| nearest.get(last)).map(|candidate| candidate.score);
+        let better = unread.iter().take_while(|(bound, _)| worst.is_none_or(|worst| *bound >= worst)).count();
+        let (page, rest) = unread.split_at(better.min(page_rows));
+        if page.is_empty() {
+            return Ok(RescoredCandidates { nearest, deleted });
         }
-        if segments.len() > SEGMENTS_MAX {
-            segments = merge_small(segments);
-        }
-        Ok(Self {
-            cursor,
-            rows: segments.iter().map(|segment| segment.keys.len()).sum(),
-            live: usize::try_from(live).unwrap_or(usize::MAX),
-            segments,
-        })
-    }
-
-    /// Marks a row as deleted, so that later scans skip it.
-    fn mark_deleted(&self, row: &ScoredRow) {
-        if let Some(segment) = self.segments.get(row.segment) {
-            segment.mark_deleted(row.row);
-        }
-    }
-
-    /// The rows with the highest approximate scores, unordered.
-    fn scan(&self, query: &[f32], within: Option<&DocumentSet>, count: usize) -> Vec<ScoredRow> {
-        let (codes, _) = vector::quantize(query);
-        let mut best = BinaryHeap::with_capacity(count + 1);
-        let mut scores = vec![0i32; BLOCK_ROWS];
-        // Vectors with other dimensions than the query's cannot be compared with it.
-        let comparable = |(_, segment): &(usize, &Arc<Segment>)| segment.dimensions == query.len();
-        for (number, segment) in self.segments.iter().enumerate().filter(comparable) {
-            for (block, rows) in segment.codes.chunks(BLOCK_ROWS * segment.dimensions).enumerate() {
-                let scores = &mut scores[..rows.len() / segment.dimensions];
-                vector::dots(&codes, rows, scores);
-                let first = block * BLOCK_ROWS;
-                let mut worst = worst_score(&best, count);
-                for (offset, score) in scores.iter().enumerate() {
-                    let row = first + offset;
-                    let score = *score as f32 * segment.scales[row];
-                    if score < worst {
-                        continue;
-                    }
-                    let (document, position) = segment.places[row];
-                    if segment.is_deleted(row) || within.is_some_and(|within| !within.contains(document)) {
-                        continue;
-                    }
-                    best.push(Reverse(ScoredRow {
-                        score,
-                        key: segment.keys[row],
-                        place: (document, position.into()),
-                        segment: number,
-                        row,
-                    }));
-                    if best.len() > count {
-                        best.pop();
-                    }
-                    worst = worst_score(&best, count);
+        let keys: Vec<VectorSequence> = page.iter().map(|(_, row)| row.key).collect();
+        for ((_, row), exact) in page.iter().zip(store.exact_vectors(&keys)?) {
+            match exact.and_then(|half| vector::dot_half(query, &half)) {
+                Some(score) => nearest.push(Candidate { place: row.place, score }),
+                None => {
+                    matrix.mark_deleted(row);
+                    deleted += 1;
                 }
             }
         }
-        best.into_iter().map(|Reverse(scored)| scored).collect()
-    }
-}
-
-/// The score that a row must reach to be among the best `count`.
-fn worst_score(best: &BinaryHeap<Reverse<ScoredRow>>, count: usize) -> f32 {
-    match best.peek() {
-        Some(Reverse(worst)) if best.len() >= count => worst.score,
-        _ => f32::NEG_INFINITY,
-    }
-}
-
-impl Segment {
-    fn push(&mut self, row: VectorRow<'_>) {
-        let VectorRow { sequence, place: (document, position), scale, codes } = row;
-        if self.keys.is_empty() {
-            self.dimensions = codes.len();
-        }
-        if codes.is_empty() || codes.len() != self.dimensions {
-            return;
-        }
-        self.deleted.resize_with((self.keys.len() + 1).div_ceil(64), AtomicU64::default);
-        self.keys.push(sequence);
-        self.places.push((document, u32::try_from(position).unwrap_or(u32::MAX)));
-        self.scales.push(scale);
-        self.codes.extend(codes.iter().copied().map(u8::cast_signed));
-    }
-
-    fn append(&mut self, other: &Self) {
-        if self.keys.is_empty() {
-            self.dimensions = other.dimensions;
-        }
-        let first = self.keys.len();
-        self.keys.extend_from_slice(&other.keys);
-        self.places.extend_from_slice(&other.places);
-        self.scales.extend_from_slice(&other.scales);
-        self.codes.extend_from_slice(&other.codes);
-        self.deleted.resize_with(self.keys.len().div_ceil(64), AtomicU64::default);
-        (0..other.keys.len())
-            .filter(|row| other.is_deleted(*row))
-            .for_each(|row| self.mark_deleted(first + row));
-    }
-
-    fn mark_deleted(&self, row: usize) {
-        if let Some(bits) = self.deleted.get(row / 64) {
-            bits.fetch_or(1 << (row % 64), Ordering::Relaxed);
-        }
-    }
-
-    fn is_deleted(&self, row: usize) -> bool {
-        self.deleted.get(row / 64).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << (row % 64) != 0)
-    }
-}
-
-/// Merges the small segments into one.
-fn merge_small(segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
-    let (mut large, small): (Vec<_>, Vec<_>) =
-        segments.into_iter().partition(|segment| segment.keys.len() >= MERGED_ROWS_MAX);
-    let dimensions = small.last().map_or(0, |segment| segment.dimensions);
-    let mut merged = Segment::default();
-    for segment in &small {
-        if segment.dimensions == dimensions { merged.append(segment) } else { large.push(segment.clone()) }
-    }
-    large.push(Arc::new(merged));
-    large
-}
-
-/// A row among the best so far. Of equal scores the newer row is better: the older one may be deleted.
-#[derive(PartialEq)]
-struct ScoredRow {
-    score: f32,
-    key: VectorSequence,
-    place: ChunkPosition,
-    /// Index of the row's segment in the matrix.
-    segment: usize,
-    row: usize,
-}
-
-impl Eq for ScoredRow {}
-
-impl Ord for ScoredRow {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.score.total_cmp(&other.score).then(self.key.cmp(&other.key))
-    }
-}
-
-impl PartialOrd for ScoredRow {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
+        nearest.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
+        unread = rest;
+        page_rows = RESCORED_PAGE;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::brute_force::tests::{Corpus, embed};
     use super::*;
+    use ctx_store::{Mutation, SqliteStore};
+    use std::fs;
+    use std::path::PathBuf;
 
-    fn row(key: u64, document: u64, codes: &[u8]) -> VectorRow<'_> {
-        VectorRow { sequence: VectorSequence(key), place: (document, 0), scale: 1.0, codes }
-    }
-
-    #[test]
-    fn deleted_rows_are_skipped_by_later_scans() {
-        let mut segment = Segment::default();
-        for key in 1..=100 {
-            segment.push(row(key, 7, &[127, 0]));
+    impl VectorIndex {
+        /// The same index, which writes a file for any number of vectors.
+        pub(in crate::search) fn saving_always(self) -> Self {
+            Self { unsaved_rows: 0, ..self }
         }
-        segment.push(row(101, 8, &[100, 50]));
-        let cursor = ChangeCursor { vectors: VectorSequence(101), ..ChangeCursor::START };
-        let matrix = VectorMatrix { cursor, rows: 101, live: 2, segments: vec![Arc::new(segment)] };
-        let nearest = || {
-            let mut rows = matrix.scan(&[1.0, 0.0], None, 3);
-            rows.sort_unstable_by_key(|row| row.key);
-            rows
-        };
-        let keys = |rows: Vec<ScoredRow>| rows.iter().map(|row| row.key.0).collect::<Vec<_>>();
-        assert_eq!(keys(nearest()), [98, 99, 100]);
-        nearest()[..2].iter().for_each(|row| matrix.mark_deleted(row));
-        assert_eq!(keys(nearest()), [96, 97, 100]);
+    }
+
+    fn nearest(corpus: &Corpus, index: &VectorIndex) -> Vec<Candidate> {
+        let query = embed("harbour storm and bread");
+        index.nearest(&*corpus.store, corpus.models.configured.key, &query, None, 20).unwrap()
+    }
+
+    /// The vectors of the corpus as another process sees them that has this path.
+    fn index_at(path: &Path, corpus: &Corpus) -> VectorIndex {
+        VectorIndex::next_to(path, corpus.store.identity().id).saving_always()
+    }
+
+    /// The result of an index that has no file.
+    fn expected(corpus: &Corpus) -> Vec<Candidate> {
+        let folder = tempfile::tempdir().unwrap();
+        nearest(corpus, &VectorIndex::next_to(&folder.path().join("store"), corpus.store.identity().id))
+    }
+
+    fn rows_in_file(index: &VectorIndex, corpus: &Corpus) -> Option<usize> {
+        let loaded = index.files.load(&*corpus.store, corpus.models.configured.key).unwrap();
+        loaded.map(|matrix| matrix.rows)
+    }
+
+    fn file_of(path: &Path, corpus: &Corpus) -> PathBuf {
+        path.with_extension("vectors-v1").join(format!("{}.vectors", corpus.models.configured.key))
     }
 
     #[test]
-    fn merged_segments_keep_their_deleted_rows() {
-        let part = |first: u64| {
-            let mut segment = Segment::default();
-            (first..first + 100).for_each(|key| segment.push(row(key, 1, &[1, 2])));
-            segment.mark_deleted(70);
-            Arc::new(segment)
+    fn a_new_process_starts_with_the_file_and_catches_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.sqlite");
+        let corpus = Corpus::new();
+        corpus.put("wiki:a", 0..40);
+        corpus.fill();
+        let first = index_at(&path, &corpus);
+        assert_eq!(rows_in_file(&first, &corpus), None);
+        first.save(&*corpus.store, corpus.models.configured.key).unwrap();
+        assert_eq!(rows_in_file(&first, &corpus), Some(100));
+        let second = index_at(&path, &corpus);
+        assert_eq!(nearest(&corpus, &second), expected(&corpus));
+        assert_eq!(second.matrix(corpus.models.configured.key).unwrap().saved_rows, 100, "from the file");
+        corpus.put("notes:b", 40..60);
+        corpus.fill();
+        assert_eq!(nearest(&corpus, &index_at(&path, &corpus)), expected(&corpus));
+        assert_eq!(rows_in_file(&first, &corpus), Some(150));
+        let listed = corpus.store.list(0, 100).unwrap();
+        let deletions: Vec<Mutation> =
+            listed.iter().step_by(3).map(|document| Mutation::Delete(document.id)).collect();
+        corpus.store.apply(&deletions).unwrap();
+        corpus.put("wiki:a", 30..40);
+        corpus.fill();
+        assert_eq!(nearest(&corpus, &index_at(&path, &corpus)), expected(&corpus));
+        first.retain(&[]);
+        assert_eq!(rows_in_file(&first, &corpus), None);
+    }
+
+    #[test]
+    fn a_damaged_or_foreign_file_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.sqlite");
+        let (corpus, other) = (Corpus::new(), Corpus::new());
+        for corpus in [&corpus, &other] {
+            corpus.put("wiki:a", 0..40);
+            corpus.fill();
+        }
+        let expected = expected(&corpus);
+        nearest(&corpus, &index_at(&path, &corpus));
+        let file = file_of(&path, &corpus);
+        let whole = fs::read(&file).unwrap();
+        let mut damaged: Vec<Vec<u8>> =
+            [0, 1, 11, 12, 50, whole.len() / 2, whole.len() - 1].map(|end| whole[..end].to_vec()).into();
+        for position in (0..whole.len()).step_by(97) {
+            let mut flipped = whole.clone();
+            flipped[position] ^= 1;
+            damaged.push(flipped);
+        }
+        damaged.push([&whole[..], b"more"].concat());
+        nearest(&other, &index_at(&path.with_file_name("other"), &other));
+        damaged.push(fs::read(file_of(&path.with_file_name("other"), &other)).unwrap());
+        for bytes in damaged {
+            fs::write(&file, &bytes).unwrap();
+            assert_eq!(rows_in_file(&index_at(&path, &corpus), &corpus), None);
+            assert_eq!(nearest(&corpus, &index_at(&path, &corpus)), expected);
+            assert_eq!(rows_in_file(&index_at(&path, &corpus), &corpus), Some(100));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_ahead_of_a_restored_store_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, copy] = ["store.sqlite", "copy.sqlite"].map(|name| folder.path().join(name));
+        let open = || Corpus::of(Arc::new(SqliteStore::open(&path).unwrap()));
+        let corpus = open();
+        corpus.put("wiki:a", 0..20);
+        corpus.fill();
+        drop(corpus);
+        fs::copy(&path, &copy).unwrap();
+        let corpus = open();
+        corpus.put("wiki:a", 20..40);
+        corpus.fill();
+        nearest(&corpus, &index_at(&path, &corpus));
+        assert!(file_of(&path, &corpus).exists());
+        drop(corpus);
+        fs::rename(&copy, &path).unwrap();
+        let corpus = open();
+        assert_eq!(rows_in_file(&index_at(&path, &corpus), &corpus), None);
+        index_at(&path, &corpus).discard_if_ahead(&*corpus.store).unwrap();
+        // The new vectors get the numbers of those in the file.
+        corpus.put("notes:b", 40..70);
+        corpus.fill();
+        assert_eq!(nearest(&corpus, &index_at(&path, &corpus)), expected(&corpus));
+    }
+
+    #[test]
+    fn rows_whose_exact_vectors_are_not_read_are_not_among_the_best() {
+        let corpus = Corpus::new();
+        corpus.put("wiki:a", 0..200);
+        corpus.fill();
+        let index = VectorIndex::next_to(Path::new("unused"), corpus.store.identity().id);
+        let matrix = index.refresh_matrix(&*corpus.store, corpus.models.configured.key).unwrap();
+        let exact = |query: &[f32], row: &ScoredRow| {
+            let half = corpus.store.exact_vectors(&[row.key]).unwrap().remove(0).unwrap();
+            vector::dot_half(query, &half).unwrap()
         };
-        let merged = merge_small(vec![part(0), part(100)]);
-        let deleted: Vec<u64> =
-            (0..200).filter(|row| merged[0].is_deleted(*row)).map(|row| merged[0].keys[row].0).collect();
-        assert_eq!(deleted, [70, 170]);
+        for text in ["harbour storm", "bread flour dough", "E4217", "violin piano concert stage"] {
+            let query = embed(text);
+            let rows = matrix.scan(&query, None, 1_000);
+            assert_eq!(rows.len(), 500);
+            assert!(rows.iter().all(|row| exact(&query, row) <= matrix.highest_cosine(&query, row)));
+            let mut all: Vec<Candidate> =
+                rows.iter().map(|row| Candidate { place: row.place, score: exact(&query, row) }).collect();
+            all.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
+            for count in [1, 5, 40] {
+                let rescored = rescore(&*corpus.store, &matrix, &query, &rows, count).unwrap();
+                assert_eq!(rescored.nearest[..count], all[..count]);
+            }
+        }
     }
 }

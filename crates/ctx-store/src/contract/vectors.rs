@@ -98,8 +98,11 @@ pub(super) fn models_that_are_not_kept_are_gone(open: OpenStore<'_>) {
     put(&*store, "one\n", Some(fast), Some(own));
     put(&*store, "one\n", Some(own), Some(own));
     assert_eq!([fast, own].map(|model| store.vector_state(model).unwrap().live), [1, 1]);
+    let last = |model| store.vector_state(model).unwrap().last_assigned;
+    let before = last(fast);
     store.keep_models(&[own]).unwrap();
     assert_eq!([fast, own].map(|model| store.vector_state(model).unwrap().live), [0, 1]);
+    assert_eq!([last(fast), last(own)], [before; 2], "a number stays assigned");
     assert_eq!((store.model("fast").unwrap(), store.model("own").unwrap()), (None, Some(own)));
     assert!(!store.put_vectors(fast, false, &[]).unwrap(), "somebody has removed it");
     let again = store.ensure_model("fast").unwrap();

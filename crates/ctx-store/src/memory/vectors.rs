@@ -183,7 +183,11 @@ impl StoreContent {
     fn state(&self, model: ModelKey) -> VectorState {
         let of_model = || self.vectors.iter().filter(|(_, vector)| vector.model == model);
         let newest = of_model().next_back().map(|(key, _)| VectorSequence(*key)).unwrap_or_default();
-        VectorState { live: of_model().count() as u64, newest }
+        VectorState {
+            live: of_model().count() as u64,
+            newest,
+            last_assigned: VectorSequence(self.last_vector),
+        }
     }
 
     fn vectors_of(&self, document: DocumentKey, model: ModelKey) -> impl Iterator<Item = &NewVector> {

@@ -351,9 +351,16 @@ pub(super) fn vector_state(connection: &Connection, model: ModelKey) -> rusqlite
     connection
         .prepare_cached(
             "SELECT coalesce((SELECT vectors FROM models WHERE key = ?1), 0),
-               coalesce((SELECT max(key) FROM vectors WHERE model = ?1), 0)",
+               coalesce((SELECT max(key) FROM vectors WHERE model = ?1), 0),
+               coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'vectors'), 0)",
         )?
-        .query_row([model], |row| Ok(VectorState { live: row.get(0)?, newest: sequence(row.get(1)?) }))
+        .query_row([model], |row| {
+            Ok(VectorState {
+                live: row.get(0)?,
+                newest: sequence(row.get(1)?),
+                last_assigned: sequence(row.get(2)?),
+            })
+        })
 }
 
 /// Positions of the chunks that have a vector of a model or are rejected by it.
