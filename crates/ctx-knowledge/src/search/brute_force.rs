@@ -463,6 +463,39 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn the_scores_of_chunks_are_those_of_a_search() {
+        let folder = tempfile::tempdir().unwrap();
+        let corpus = Corpus::new();
+        let view = View::next_to(&folder.path().join("store"), corpus.store.identity().id);
+        // Segments with deleted entries, also of chunks that were written again.
+        for numbers in [0..60, 60..90, 20..40, 50..70] {
+            corpus.put("wiki:a", numbers);
+            view.catch_up(&*corpus.store).unwrap();
+        }
+        let listed = corpus.store.list(0, 100).unwrap();
+        let deletions: Vec<Mutation> =
+            listed.iter().step_by(7).map(|document| Mutation::Delete(document.id)).collect();
+        corpus.store.apply(&deletions).unwrap();
+        view.catch_up(&*corpus.store).unwrap();
+        let places: Vec<ChunkPosition> =
+            listed.iter().flat_map(|document| (0..5).map(|position| (document.key, position))).collect();
+        for words in ["harbour storm", "bread", "E4217 max_connections tide rain", "nothing"] {
+            let terms = analyzer::query_terms(words);
+            let sorted = |mut candidates: Vec<Candidate>| {
+                candidates.sort_by_key(|candidate| candidate.place);
+                candidates
+            };
+            let found = sorted(view.search(&terms, &Filters::default(), 1_000).unwrap());
+            let scored = sorted(view.scores(&terms, &places).unwrap());
+            let places_of = |of: &[Candidate]| of.iter().map(|candidate| candidate.place).collect::<Vec<_>>();
+            assert_eq!(places_of(&scored), places_of(&found), "{words}");
+            // The order in which the scores of the terms are added may differ.
+            let is_same = |(a, b): (&Candidate, &Candidate)| (a.score - b.score).abs() <= a.score * 1e-6;
+            assert!(scored.iter().zip(&found).all(is_same), "{words}");
+        }
+    }
+
+    #[test]
     fn an_empty_index_is_not_ready_for_a_store_with_documents() {
         let folder = tempfile::tempdir().unwrap();
         let corpus = Corpus::new();

@@ -319,6 +319,43 @@ impl Ranker<'_> {
         }
     }
 
+    /// The best documents with their rows, sorted; of near-duplicates only the first. Reads only as many rows as are
+    /// needed.
+    fn best_documents(
+        &self,
+        mut ranked: Vec<RankedDocument>,
+    ) -> Result<Vec<(RankedDocument, DocumentSummary)>, SearchError> {
+        ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
+        let mut best: Vec<(RankedDocument, DocumentSummary)> = Vec::with_capacity(self.limit());
+        while best.len() < self.limit() && !ranked.is_empty() {
+            let count = (self.limit() - best.len() + DUPLICATES_SPARE).min(ranked.len());
+            // Documents with equal scores are ordered by their rows, so these are read together.
+            let last_score = ranked[count - 1].score;
+            let ties = ranked[count..].iter().take_while(|next| next.score.total_cmp(&last_score).is_eq());
+            let rest = ranked.split_off(count + ties.count());
+            let keys: Vec<u64> = ranked.iter().map(|ranked| ranked.place.0).collect();
+            let mut rows: HashMap<u64, DocumentSummary> =
+                self.store.summaries(&keys)?.into_iter().map(|row| (row.key, row)).collect();
+            let mut page: Vec<(RankedDocument, DocumentSummary)> = ranked
+                .into_iter()
+                .filter_map(|ranked| rows.remove(&ranked.place.0).map(|row| (ranked, row)))
+                .collect();
+            page.sort_by(|(a, a_row), (b, b_row)| {
+                b.score
+                    .total_cmp(&a.score)
+                    .then(b_row.updated_at.cmp(&a_row.updated_at))
+                    .then(a_row.id.cmp(&b_row.id))
+            });
+            for (document, row) in page {
+                if best.len() < self.limit() && !is_near_duplicate(&row, &best) {
+                    best.push((document, row));
+                }
+            }
+            ranked = rest;
+        }
+        Ok(best)
+    }
+
     /// Turns ranked documents into hits: sorted, without near-duplicates, at most as many as requested.
     fn build_hits(
         &self,
@@ -326,24 +363,7 @@ impl Ranker<'_> {
         terms: &[String],
         ranked: Vec<RankedDocument>,
     ) -> Result<Vec<Hit>, SearchError> {
-        let keys: Vec<u64> = ranked.iter().map(|ranked| ranked.place.0).collect();
-        let rows: HashMap<u64, DocumentSummary> =
-            self.store.summaries(&keys)?.into_iter().map(|row| (row.key, row)).collect();
-        let mut ranked: Vec<(RankedDocument, &DocumentSummary)> = ranked
-            .into_iter()
-            .filter_map(|ranked| {
-                let row = rows.get(&ranked.place.0)?;
-                Some((ranked, row))
-            })
-            .collect();
-        ranked.sort_by(|(a, a_row), (b, b_row)| {
-            b.score
-                .total_cmp(&a.score)
-                .then(b_row.updated_at.cmp(&a_row.updated_at))
-                .then(a_row.id.cmp(&b_row.id))
-        });
-        let ranked = drop_near_duplicates(ranked, self.limit());
-
+        let ranked = self.best_documents(ranked)?;
         let places: Vec<ChunkPosition> = ranked.iter().map(|(ranked, _)| ranked.place).collect();
         let texts = self.store.chunk_texts(&places)?;
         let mut matcher = snippet::ChunkSnippetMatcher::new(terms);
@@ -370,25 +390,12 @@ impl Ranker<'_> {
     }
 }
 
-/// The first `limit` documents; of near-duplicates only the first.
-fn drop_near_duplicates(
-    ranked: Vec<(RankedDocument, &DocumentSummary)>,
-    limit: usize,
-) -> Vec<(RankedDocument, &DocumentSummary)> {
-    let mut unique: Vec<(RankedDocument, &DocumentSummary)> = Vec::with_capacity(limit);
-    for (ranked, row) in ranked {
-        if unique.len() == limit {
-            break;
-        }
-        let is_duplicate = unique.iter().any(|(_, other)| match (&other.sketch, &row.sketch) {
-            (Some(a), Some(b)) => minhash::are_near_duplicates(a, b),
-            _ => false,
-        });
-        if !is_duplicate {
-            unique.push((ranked, row));
-        }
-    }
-    unique
+/// Whether a document's text is almost that of one of these.
+fn is_near_duplicate(document: &DocumentSummary, of: &[(RankedDocument, DocumentSummary)]) -> bool {
+    of.iter().any(|(_, other)| match (&other.sketch, &document.sketch) {
+        (Some(a), Some(b)) => minhash::are_near_duplicates(a, b),
+        _ => false,
+    })
 }
 
 /// Maps BM25 to [0, 1): 0.5 at [`KEYWORD_HALF_SCORE`].

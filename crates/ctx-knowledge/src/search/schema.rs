@@ -1,16 +1,16 @@
 //! The schema of the keyword index, with one entry per chunk, and the queries on it.
 
-use super::{Filters, analyzer};
+use super::{Candidate, Filters, analyzer};
 use ctx_store::{ChunkPosition, IndexedDocument};
 use std::collections::HashMap;
 use std::ops::Bound;
 use tantivy::query::{
-    BooleanQuery, BoostQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery, TermSetQuery,
+    BooleanQuery, BoostQuery, ConstScoreQuery, EnableScoring, Occur, Query, RangeQuery, TermQuery, Weight,
 };
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
 };
-use tantivy::{Index, Searcher, TantivyDocument, Term};
+use tantivy::{DocId, DocSet, Index, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
 const ANALYZER: &str = "ctx";
 /// Bits of [`chunk_number`] for the position of a chunk; no document is large enough for more chunks.
@@ -112,12 +112,62 @@ impl IndexFields {
         Ok(counts.into_iter().map(|(word, _)| word).take(PREFIX_WORDS_MAX).collect())
     }
 
-    /// Query for any of the terms, restricted to these chunks.
-    pub(super) fn query_chunks(&self, terms: &[String], places: &[ChunkPosition]) -> Box<dyn Query> {
-        let places = places.iter().map(|place| Term::from_field_u64(self.place, chunk_number(*place)));
-        let within: Box<dyn Query> = Box::new(TermSetQuery::new(places));
-        let unscored: Box<dyn Query> = Box::new(ConstScoreQuery::new(within, 0.0));
-        Box::new(BooleanQuery::new(vec![(Occur::Must, self.any_term_query(terms)), (Occur::Must, unscored)]))
+    /// The BM25 scores of these chunks, in any order; chunks without any of the terms are left out.
+    pub(super) fn chunk_scores(
+        &self,
+        searcher: &Searcher,
+        terms: &[String],
+        places: &[ChunkPosition],
+    ) -> tantivy::Result<Vec<Candidate>> {
+        // Each term by itself: a query for any of them would score all chunks around those that are looked for.
+        let scoring = EnableScoring::enabled_from_searcher(searcher);
+        let weights = terms.iter().map(|term| self.term_query(term).weight(scoring));
+        let weights: Vec<Box<dyn Weight>> = weights.collect::<tantivy::Result<_>>()?;
+        let mut places: Vec<ChunkPosition> = places.to_vec();
+        places.sort_unstable();
+        places.dedup();
+        let mut scored = Vec::with_capacity(places.len());
+        for segment in searcher.segment_readers() {
+            let entries = self.entries_of(segment, &places)?;
+            let mut scores = vec![0.0; entries.len()];
+            for weight in weights.iter().filter(|_| !entries.is_empty()) {
+                let mut scorer = weight.scorer(segment, 1.0)?;
+                for ((entry, _), score) in entries.iter().zip(&mut scores) {
+                    if scorer.doc() < *entry {
+                        scorer.seek(*entry);
+                    }
+                    if scorer.doc() == *entry {
+                        *score += scorer.score();
+                    }
+                }
+            }
+            let candidates = entries.into_iter().zip(scores).filter(|(_, score)| *score > 0.0);
+            scored.extend(candidates.map(|((_, place), score)| Candidate { place, score }));
+        }
+        Ok(scored)
+    }
+
+    /// The entries of those of these chunks that are in a segment, ordered.
+    fn entries_of(
+        &self,
+        segment: &SegmentReader,
+        places: &[ChunkPosition],
+    ) -> tantivy::Result<Vec<(DocId, ChunkPosition)>> {
+        let index = segment.inverted_index(self.place)?;
+        let mut entries = Vec::with_capacity(places.len());
+        for place in places {
+            let term = Term::from_field_u64(self.place, chunk_number(*place));
+            let Some(mut found) = index.read_postings(&term, IndexRecordOption::Basic)? else { continue };
+            // Earlier entries of the chunk may be there still, deleted.
+            while found.doc() != TERMINATED && segment.is_deleted(found.doc()) {
+                found.advance();
+            }
+            if found.doc() != TERMINATED {
+                entries.push((found.doc(), *place));
+            }
+        }
+        entries.sort_unstable();
+        Ok(entries)
     }
 
     /// Query for any of the terms, restricted by the filters.
@@ -148,15 +198,17 @@ impl IndexFields {
 
     fn any_term_query(&self, terms: &[String]) -> Box<dyn Query> {
         // Not nested, so that tantivy can skip chunks that cannot be among the best.
-        let any_term = terms.iter().map(|term| {
-            let indexed = Term::from_field_text(self.text, term);
-            let mut query: Box<dyn Query> = Box::new(TermQuery::new(indexed, IndexRecordOption::WithFreqs));
-            if analyzer::is_identifier(term) {
-                query = Box::new(BoostQuery::new(query, IDENTIFIER_WEIGHT));
-            }
-            (Occur::Should, query)
-        });
+        let any_term = terms.iter().map(|term| (Occur::Should, self.term_query(term)));
         Box::new(BooleanQuery::new(any_term.collect()))
+    }
+
+    fn term_query(&self, term: &str) -> Box<dyn Query> {
+        let indexed = Term::from_field_text(self.text, term);
+        let query = Box::new(TermQuery::new(indexed, IndexRecordOption::WithFreqs));
+        match analyzer::is_identifier(term) {
+            true => Box::new(BoostQuery::new(query, IDENTIFIER_WEIGHT)),
+            false => query,
+        }
     }
 }
 

@@ -157,9 +157,7 @@ impl View {
         if places.is_empty() || terms.is_empty() {
             return Ok(Vec::new());
         }
-        self.query_index(|snapshot| {
-            self.top_candidates(snapshot, &*self.fields.query_chunks(terms, places), places.len())
-        })
+        self.query_index(|snapshot| Ok(self.fields.chunk_scores(&snapshot.searcher, terms, places)?))
     }
 
     /// Indexed words with this prefix, the most common first.
