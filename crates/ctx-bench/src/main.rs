@@ -7,6 +7,7 @@
 )]
 
 mod calls;
+mod clients;
 mod compare;
 mod corpus;
 mod embed;
@@ -19,6 +20,7 @@ mod openapi;
 mod process;
 mod retrieval;
 mod search;
+mod shell;
 mod sources;
 mod start;
 
@@ -52,6 +54,8 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "meanwhile", measure: Program(search::measure_during_sync) },
     Benchmark { name: "million", measure: Program(search::measure_million) },
     Benchmark { name: "sources", measure: Program(sources::measure) },
+    Benchmark { name: "clients", measure: Program(clients::measure) },
+    Benchmark { name: "shell", measure: Program(shell::measure) },
     Benchmark { name: "start", measure: Program(start::measure) },
 ];
 

@@ -37,6 +37,30 @@ pub(crate) fn cost(command: &mut Command) -> Result<Cost> {
     Ok(Cost { cpu: children_cpu()? - cpu_before, wall: started.elapsed().as_secs_f64(), peak_mib })
 }
 
+/// The CPU and wall seconds of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunTime {
+    pub(crate) cpu: f64,
+    pub(crate) wall: f64,
+}
+
+/// Runs a short command to its end; unlike [`cost`], does not poll, which would round its time up.
+pub(crate) fn time(command: &mut Command) -> Result<RunTime> {
+    let cpu_before = children_cpu()?;
+    let started = Instant::now();
+    let output = with_test_env(command).output()?;
+    let wall = started.elapsed().as_secs_f64();
+    if !output.status.success() {
+        bail!("{command:?} failed ({})", output.status);
+    }
+    Ok(RunTime { cpu: children_cpu()? - cpu_before, wall })
+}
+
+/// The number of threads of a process.
+pub(crate) fn threads(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
 /// CPU seconds of the child processes that have ended and were waited for.
 pub(crate) fn children_cpu() -> Result<f64> {
     cpu(UsageWho::RUSAGE_CHILDREN)

@@ -10,6 +10,8 @@ use xtask::{HttpConnection, ServerProcess, with_test_env};
 
 /// Number of files that have about 50,000 chunks of the default size.
 pub(super) const FILES: usize = 2_150;
+/// Numbers of files that have 102,189 and 137,070 chunks, and the modes measured with them.
+const LARGER: &[(usize, &[&str])] = &[(4_370, &["hybrid"]), (5_850, &["keyword"])];
 /// Number of files that have about 50,000 chunks of a quarter of the default size. With chunks of the default size, the
 /// model `best` needs half an hour.
 const FILES_OF_SMALL_CHUNKS: usize = 540;
@@ -33,6 +35,11 @@ pub(super) fn measure(binary: &Path) -> Result<()> {
     let default_chunks =
         sync_workspace(binary, corpus::workspace(FILES)?, "[embedding]\nmodel = \"fast\"\n")?;
     print_rows(binary, &default_chunks, "fast", &["keyword", "semantic", "hybrid"], REQUESTS)?;
+    for (files, modes) in LARGER {
+        let workspace =
+            sync_workspace(binary, corpus::workspace(*files)?, "[embedding]\nmodel = \"fast\"\n")?;
+        print_rows(binary, &workspace, "fast", modes, REQUESTS)?;
+    }
     let config = format!("{SMALL_CHUNKS}[embedding]\nmodel = \"best\"\nfill = \"wait\"\n");
     let small_chunks = sync_workspace(binary, corpus::workspace(FILES_OF_SMALL_CHUNKS)?, &config)?;
     print_rows(binary, &small_chunks, "best", &["semantic", "hybrid"], REQUESTS)?;
