@@ -369,7 +369,7 @@ mod tests {
         let files = [("a.png", 1), ("b.png", 1), ("c.png", 1)];
         assert_eq!(
             contents(&files, 2).left_out_line().unwrap(),
-            "more than 2 files: only the first 2 were looked at; of those not indexed: 2 .png (no known text \
+            "more than 2 files: only the first 2 were examined; of those not indexed: 2 .png (no known text \
              format): `include_globs` and `exclude_globs` in ctx.toml decide"
         );
         assert!(contents(&files, 3).left_out_line().unwrap().starts_with("not indexed: 3 .png"));

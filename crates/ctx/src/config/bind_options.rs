@@ -86,6 +86,6 @@ mod tests {
         }
         assert!(over(Some("8080"), None, default).unwrap_err().contains("--port 8080"));
         assert!(over(Some("::1"), Some(1), default).is_ok());
-        assert!(over(Some("a:1"), Some(2), default).unwrap_err().contains("two ports"));
+        assert!(over(Some("a:1"), Some(2), default).unwrap_err().contains("both contain a port"));
     }
 }
