@@ -228,7 +228,7 @@ async fn invalid_schemas_and_names_harm_no_other_tool() {
         warnings.contains("two tools of up have the same name; `my-tool` is renamed to up.my_tool_2"),
         "{warnings}"
     );
-    assert!(warnings.contains("arguments of up.faulty0 are not checked"), "{warnings}");
+    assert!(warnings.contains("arguments of up.faulty0 are not validated"), "{warnings}");
     let missing = Catalog::call("up.nothing", json!({}), Call::new(catalog, Caller::Cli)).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
 }
