@@ -1,6 +1,6 @@
 //! The tool `execute`: checks and runs the script that a client sends.
 
-use crate::check::check_script;
+use crate::check::{SignatureCache, check_script};
 use crate::kept::KeptResults;
 use crate::output::to_output;
 use async_trait::async_trait;
@@ -28,6 +28,7 @@ fn description(has_knowledge: bool) -> String {
 pub(crate) struct ExecuteTool {
     scripts: Scripts,
     results: KeptResults,
+    signatures: Arc<SignatureCache>,
     spec: Arc<ToolSpec>,
 }
 
@@ -44,7 +45,7 @@ impl ExecuteTool {
             title: Some("Run a script".to_owned()),
             ..ToolSpec::new("execute", description(has_knowledge), input_schema)
         };
-        Self { scripts, results, spec: Arc::new(spec) }
+        Self { scripts, results, signatures: Arc::default(), spec: Arc::new(spec) }
     }
 }
 
@@ -59,7 +60,7 @@ impl Tool for ExecuteTool {
         // Includes the functions of upstreams that answered after the call's catalog was made; waits for
         // none.
         let catalog = call.catalog().wait_for_providers(|_| false, Duration::ZERO).await;
-        check_off_runtime(script, &catalog).await?;
+        self.check_off_runtime(script, &catalog).await?;
         let completed = self.scripts.execute(script, call).await.map_err(|error| match error.kind {
             // The script never ran: the argument is invalid.
             RunErrorKind::Source => ToolError::bad_request(error.message),
@@ -78,12 +79,14 @@ impl Tool for ExecuteTool {
     }
 }
 
-/// Checks a script, on the blocking thread pool if it is long.
-async fn check_off_runtime(script: &str, catalog: &Arc<Catalog>) -> Result<(), ToolError> {
-    if script.len() <= INLINE_BYTES_MAX {
-        return check_script(script, catalog);
+impl ExecuteTool {
+    /// Checks a script, on the blocking thread pool if it is long.
+    async fn check_off_runtime(&self, script: &str, catalog: &Arc<Catalog>) -> Result<(), ToolError> {
+        if script.len() <= INLINE_BYTES_MAX {
+            return check_script(script, catalog, &self.signatures);
+        }
+        let (script, catalog, signatures) = (script.to_owned(), catalog.clone(), self.signatures.clone());
+        let result = tokio::task::spawn_blocking(move || check_script(&script, &catalog, &signatures)).await;
+        result.unwrap_or_else(|error| Err(ToolError::internal("the script cannot be checked", error)))
     }
-    let (script, catalog) = (script.to_owned(), catalog.clone());
-    let result = tokio::task::spawn_blocking(move || check_script(&script, &catalog)).await;
-    result.unwrap_or_else(|error| Err(ToolError::internal("the script cannot be checked", error)))
 }

@@ -4,10 +4,10 @@ use crate::merge::merge_types;
 use crate::model::{AdditionalFields, Field, Notes, Table, Type, Types};
 use crate::outline::FieldNames;
 use crate::schema_reader::{NAMED_TYPES_MAX, SchemaTypes, read_schema, type_name};
-use ctx_core::{BodyArgument, Identifier, ToolName, ToolSpec};
+use ctx_core::{BodyArgument, Identifier, Schema, ToolName, ToolSpec};
 use serde_json::Value;
 
-/// Maximum number of named types that [`Function::near`] reads, for the arguments and for the result.
+/// Maximum number of named types that [`Function::with_nearest_types`] reads, for the arguments and for the result.
 const NEAREST_TYPES_MAX: usize = 16;
 
 /// One argument of a function.
@@ -45,23 +45,28 @@ pub struct Function {
 impl Function {
     /// Reads a tool as a function of one table, or of a table and a body.
     pub fn of(name: &ToolName, spec: &ToolSpec) -> Self {
-        Self::read_with(name, spec, NAMED_TYPES_MAX)
+        Self::read_with(name, spec, spec.output_schema.as_ref(), NAMED_TYPES_MAX)
     }
 
     /// Like [`Function::of`], but with only the nearest named types; all others are `any`. For listings of all
     /// functions, and for the check of literals, which are never deep.
     pub fn with_nearest_types(name: &ToolName, spec: &ToolSpec) -> Self {
-        Self::read_with(name, spec, NEAREST_TYPES_MAX)
+        Self::read_with(name, spec, spec.output_schema.as_ref(), NEAREST_TYPES_MAX)
     }
 
-    fn read_with(name: &ToolName, spec: &ToolSpec, named_max: usize) -> Self {
+    /// Like [`Function::with_nearest_types`], but with a result of any type: often most of a function's types are those
+    /// of its result.
+    pub fn with_nearest_parameters(name: &ToolName, spec: &ToolSpec) -> Self {
+        Self::read_with(name, spec, None, NEAREST_TYPES_MAX)
+    }
+
+    fn read_with(name: &ToolName, spec: &ToolSpec, output_schema: Option<&Schema>, named_max: usize) -> Self {
         let own_name = pascal_case(name.tool().as_str());
         // The reader limits itself, but a generated schema must be limited when it is generated.
         let definitions_max = if named_max < NAMED_TYPES_MAX { named_max } else { usize::MAX };
         let input = spec.input_schema.with_definitions_max(definitions_max);
         let input = read_schema(&input, &format!("{own_name}Params"), named_max);
-        let output_schema =
-            spec.output_schema.as_ref().map(|schema| schema.with_definitions_max(definitions_max));
+        let output_schema = output_schema.map(|schema| schema.with_definitions_max(definitions_max));
         let output = match &output_schema {
             Some(schema) => read_schema(schema, &format!("{own_name}Result"), named_max),
             None => SchemaTypes { of: Type::Any, types: Vec::new(), left_out: 0 },

@@ -6,15 +6,16 @@
 
 mod foreign_idioms;
 mod references;
+mod signatures;
 
 use crate::discover::{hint, truncate};
 use ctx_core::{BuiltinProvider, Catalog, CatalogEntry, Identifier, ToolError, nearest};
 use ctx_luau::{DefinedNames, TokenTree, describe_undefined, execute_globals};
-use ctx_types::{Function, MismatchKind, TypeMismatch};
+use ctx_types::{MismatchKind, TypeMismatch};
 use foreign_idioms::{ForeignIdiom, find_foreign_idioms};
 use references::{ScriptReferences, SourceCall, collect_references};
+pub(crate) use signatures::SignatureCache;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 /// Maximum number of reported problems.
 const PROBLEMS_MAX: usize = 20;
@@ -33,7 +34,11 @@ const TYPE_NAMES: [&str; 9] =
     ["any", "boolean", "buffer", "never", "number", "string", "thread", "unknown", "userdata"];
 
 /// Refuses a script that would certainly fail.
-pub(crate) fn check_script(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
+pub(crate) fn check_script(
+    script: &str,
+    catalog: &Catalog,
+    signatures: &SignatureCache,
+) -> Result<(), ToolError> {
     if script.len() > SCRIPT_BYTES_MAX {
         return Ok(());
     }
@@ -41,7 +46,7 @@ pub(crate) fn check_script(script: &str, catalog: &Catalog) -> Result<(), ToolEr
     let Some(tree) = TokenTree::parse(script) else { return Ok(()) };
     let (references, defined) = (collect_references(&tree), DefinedNames::collect(script, &tree));
     let mut problems = Vec::new();
-    let mut lookup = FunctionLookup { catalog, by_original_name: None, functions: HashMap::new() };
+    let mut lookup = FunctionLookup { catalog, by_original_name: None, signatures };
     for call in references.calls.iter().take(CALLS_MAX) {
         let root = if call.is_sdk { "sdk" } else { &call.provider };
         let is_defined_by_script =
@@ -178,12 +183,11 @@ fn call_problems(
         return vec![(format!("{function_name}: {provider} has no function `{shown_name}`{similar}"), None)];
     };
     let Some(arguments) = &call.arguments else { return Vec::new() };
-    let function = lookup.function(entry);
-    let misfits = function.check_arguments(arguments);
+    let (misfits, signature) = lookup.signatures.check(entry, arguments);
     let certain: Vec<&TypeMismatch> = misfits.iter().filter(|misfit| misfit.problem.is_certain()).collect();
     let last = certain.len().saturating_sub(1);
     let problems = certain.iter().enumerate().map(|(index, misfit)| {
-        let signature = (index == last).then(|| format!("sdk.{provider}.{}", function.signature()));
+        let signature = (index == last).then(|| format!("sdk.{provider}.{signature}"));
         (format!("{function_name}: {}", describe_misfit(misfit)), signature)
     });
     problems.collect()
@@ -199,13 +203,12 @@ fn describe_misfit(misfit: &TypeMismatch) -> String {
     }
 }
 
-/// Lookup of the functions that a script calls; each signature is built once.
+/// Lookup of the functions that a script calls.
 struct FunctionLookup<'a> {
     catalog: &'a Catalog,
     /// Functions by provider and original name; built on first use.
     by_original_name: Option<HashMap<(&'a str, &'a str), &'a CatalogEntry>>,
-    /// Signatures by full name.
-    functions: HashMap<String, Arc<Function>>,
+    signatures: &'a SignatureCache,
 }
 
 impl<'a> FunctionLookup<'a> {
@@ -225,11 +228,6 @@ impl<'a> FunctionLookup<'a> {
             names
         });
         by_original_name.get(&(provider.as_str(), name)).copied()
-    }
-
-    fn function(&mut self, entry: &CatalogEntry) -> Arc<Function> {
-        let build = || Arc::new(Function::with_nearest_types(&entry.name, &entry.spec));
-        self.functions.entry(entry.name.to_string()).or_insert_with(build).clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the check: it finds problems, and none in sound scripts.
 
-use super::check_script;
-use ctx_core::{Catalog, Identifier, Provider, Tool};
+use super::SignatureCache;
+use ctx_core::{Catalog, Identifier, Provider, Tool, ToolError};
 use ctx_testkit::{echo, provider};
 use proptest::prelude::*;
 use serde_json::json;
@@ -51,6 +51,10 @@ fn catalog() -> Arc<Catalog> {
         .provider(provider("pet_store", shop))
         .provider(provider("tools", [echo("echo")]))
         .build()
+}
+
+fn check_script(script: &str, catalog: &Catalog) -> Result<(), ToolError> {
+    super::check_script(script, catalog, &SignatureCache::default())
 }
 
 fn problems(script: &str) -> Vec<String> {
