@@ -68,6 +68,41 @@ async fn a_cancelled_notification_cancels_its_call() {
 }
 
 #[tokio::test]
+async fn a_second_request_with_the_id_of_an_open_one_is_refused_and_the_first_is_answered() {
+    let gate = CallGate::new();
+    let fixture = ServerFixture::with([gate.tool("wait"), echo("echo")]);
+    let session = TestSession::begin(&fixture, json!({})).await;
+    let other = TestSession::begin(&fixture, json!({})).await;
+    let first = session.call(7, "wait", json!({})).await;
+    gate.wait_for_call().await;
+    for _ in 0..2 {
+        let refused = session.call(7, "echo", json!({})).await.last().await;
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(7), &json!(-32600)), "{refused}");
+    }
+    other.call(7, "echo", json!({})).await.result().await;
+    assert_eq!(fixture.next_run().await.0, "tools.echo");
+    gate.open();
+    assert_eq!(result_text(&first.result().await), (true, "through".to_owned()));
+    assert_eq!(fixture.next_run().await.0, "tools.wait");
+    // An id that was answered may be used again.
+    session.call(7, "echo", json!({})).await.result().await;
+    assert_eq!(fixture.next_run().await.0, "tools.echo");
+    fixture.assert_no_run().await;
+}
+
+#[tokio::test]
+async fn the_id_of_a_cancelled_request_may_be_used_again() {
+    let gate = CallGate::new();
+    let fixture = ServerFixture::with([gate.tool("wait"), echo("echo")]);
+    let session = TestSession::begin(&fixture, json!({})).await;
+    let _first = session.call(7, "wait", json!({})).await;
+    gate.wait_for_call().await;
+    session.notify("notifications/cancelled", json!({"requestId": 7})).await;
+    fixture.assert_next_run_cancelled("wait").await;
+    session.call(7, "echo", json!({})).await.result().await;
+}
+
+#[tokio::test]
 async fn a_call_continues_after_its_client_has_disconnected() {
     let gate = CallGate::new();
     let fixture = ServerFixture::with([gate.tool("wait")]);

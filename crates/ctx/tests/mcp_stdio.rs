@@ -173,6 +173,21 @@ fn latest_run(workspace: &TestWorkspace) -> (String, String) {
 }
 
 #[test]
+fn a_second_request_with_the_id_of_an_open_one_is_refused() {
+    let workspace = workspace();
+    let mut client = StdioClient::start_initialized(&workspace);
+    client.call(7, "endless");
+    client.wait_for_log("begun");
+    client.call(7, "loud");
+    assert_eq!(client.response(7)["error"]["code"], -32600);
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+    client.line(&cancelled.to_string());
+    client.call(7, "loud");
+    assert!(client.response(7)["error"].is_null());
+}
+
+#[test]
 fn stdout_carries_messages_and_nothing_else() {
     let w = workspace();
     let mut client = StdioClient::start_initialized(&w);

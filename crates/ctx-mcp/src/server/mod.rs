@@ -13,6 +13,7 @@ mod handler;
 mod http;
 mod listing;
 mod methods;
+mod open_request_ids;
 mod parked_calls;
 mod running_call;
 mod session;

@@ -1,10 +1,13 @@
 //! HTTP sessions of clients of older revisions. Their number is bounded; the least recently used session is
 //! evicted.
 
-use futures::Stream;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use super::open_request_ids::OpenRequestIds;
+use futures::{Stream, StreamExt};
+use rmcp::RoleServer;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::local::{
-    LocalSessionManager, LocalSessionManagerError, SessionConfig,
+    LocalSessionManager, LocalSessionManagerError, SessionConfig, SessionTransport,
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 use std::collections::HashMap;
@@ -23,7 +26,40 @@ const RESUME_WINDOW: Duration = Duration::from_secs(5);
 /// A session manager in memory with bounded sessions.
 pub(super) struct BoundedSessionManager {
     inner: Arc<LocalSessionManager>,
-    last_used: Mutex<HashMap<SessionId, Instant>>,
+    sessions: Mutex<HashMap<SessionId, SessionEntry>>,
+}
+
+struct SessionEntry {
+    last_used: Instant,
+    open_ids: Arc<OpenRequestIds>,
+}
+
+/// The transport of a session, which notes the requests that are answered or cancelled.
+pub(super) struct TrackedTransport {
+    inner: SessionTransport,
+    open_ids: Arc<OpenRequestIds>,
+}
+
+impl Transport<RoleServer> for TrackedTransport {
+    type Error = <SessionTransport as Transport<RoleServer>>::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.open_ids.close_answered(&message);
+        self.inner.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        let message = self.inner.receive().await?;
+        self.open_ids.close_cancelled(&message);
+        Some(message)
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.inner.close().await
+    }
 }
 
 impl Default for BoundedSessionManager {
@@ -33,32 +69,38 @@ impl Default for BoundedSessionManager {
         config.completed_cache_ttl = RESUME_WINDOW;
         let mut inner = LocalSessionManager::default();
         inner.session_config = config;
-        Self { inner: Arc::new(inner), last_used: Mutex::default() }
+        Self { inner: Arc::new(inner), sessions: Mutex::default() }
     }
 }
 
 impl BoundedSessionManager {
-    fn last_used(&self) -> MutexGuard<'_, HashMap<SessionId, Instant>> {
-        self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, SessionEntry>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks a session as used.
     fn touch(&self, id: &SessionId) {
-        if let Some(last) = self.last_used().get_mut(id) {
-            *last = Instant::now();
+        if let Some(session) = self.sessions().get_mut(id) {
+            session.last_used = Instant::now();
         }
     }
 
+    /// The IDs of a session's open requests.
+    fn open_ids(&self, id: &SessionId) -> Option<Arc<OpenRequestIds>> {
+        self.sessions().get(id).map(|session| session.open_ids.clone())
+    }
+
     /// Registers a new session; returns the sessions to evict for it.
-    fn admit(&self, id: &SessionId) -> Vec<SessionId> {
-        let mut last_used = self.last_used();
-        last_used.insert(id.clone(), Instant::now());
-        last_used.retain(|_, last| last.elapsed() < IDLE_MAX);
+    fn admit(&self, id: &SessionId, open_ids: Arc<OpenRequestIds>) -> Vec<SessionId> {
+        let mut sessions = self.sessions();
+        sessions.insert(id.clone(), SessionEntry { last_used: Instant::now(), open_ids });
+        sessions.retain(|_, session| session.last_used.elapsed() < IDLE_MAX);
         let mut evicted = Vec::new();
-        while last_used.len() > SESSIONS_MAX
-            && let Some(idle) = last_used.iter().min_by_key(|(_, last)| **last).map(|(id, _)| id.clone())
+        while sessions.len() > SESSIONS_MAX
+            && let Some(idle) =
+                sessions.iter().min_by_key(|(_, session)| session.last_used).map(|(id, _)| id.clone())
         {
-            last_used.remove(&idle);
+            sessions.remove(&idle);
             evicted.push(idle);
         }
         evicted
@@ -67,18 +109,19 @@ impl BoundedSessionManager {
 
 impl SessionManager for BoundedSessionManager {
     type Error = LocalSessionManagerError;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Transport = TrackedTransport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        let (id, transport) = self.inner.create_session().await?;
-        for idle in self.admit(&id) {
+        let (id, inner) = self.inner.create_session().await?;
+        let open_ids = Arc::<OpenRequestIds>::default();
+        for idle in self.admit(&id, open_ids.clone()) {
             tracing::warn!("more than {SESSIONS_MAX} MCP sessions; the one idle longest is closed");
             let inner = self.inner.clone();
             // Closing a session whose client does not read takes a while; the new session does not wait for
             // it.
             tokio::spawn(async move { inner.close_session(&idle).await });
         }
-        Ok((id, transport))
+        Ok((id, TrackedTransport { inner, open_ids }))
     }
 
     async fn initialize_session(
@@ -95,7 +138,7 @@ impl SessionManager for BoundedSessionManager {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        self.last_used().remove(id);
+        self.sessions().remove(id);
         self.inner.close_session(id).await
     }
 
@@ -104,7 +147,20 @@ impl SessionManager for BoundedSessionManager {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        self.inner.create_stream(id, message).await
+        let open_ids = self.open_ids(id);
+        if let Some(refusal) = open_ids.as_ref().and_then(|ids| ids.open(&message)) {
+            let refusal = ServerSseMessage::from_message(refusal);
+            return Ok(futures::stream::iter([refusal]).left_stream());
+        }
+        let request_id = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let stream = self.inner.create_stream(id, message).await;
+        if let (Err(_), Some(open_ids), Some(request_id)) = (&stream, open_ids, request_id) {
+            open_ids.close(&request_id);
+        }
+        stream.map(StreamExt::right_stream)
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {

@@ -2,6 +2,7 @@
 
 use super::McpServer;
 use super::handler::McpHandler;
+use super::open_request_ids::OpenRequestIds;
 use futures::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
@@ -28,11 +29,13 @@ pub enum StdioError {
     Server(String),
 }
 
-/// rmcp's stdio transport, with detection of EOF, and without messages before the first request.
+/// rmcp's stdio transport, with detection of EOF, and without messages before the first request and requests with the ID
+/// of an open one.
 struct StdioTransport<R: AsyncRead, W: AsyncWrite> {
     lines: AsyncRwTransport<RoleServer, R, W>,
     /// Whether there was a request yet; messages before the first are ignored.
     has_begun: bool,
+    open_ids: OpenRequestIds,
     /// Cancelled at EOF.
     eof: CancellationToken,
 }
@@ -48,6 +51,7 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.open_ids.close_answered(&message);
         self.lines.send(message)
     }
 
@@ -58,7 +62,11 @@ where
                 return None;
             };
             self.has_begun |= matches!(message, ClientJsonRpcMessage::Request(_));
-            if self.has_begun {
+            self.open_ids.close_cancelled(&message);
+            if let Some(refusal) = self.open_ids.open(&message) {
+                // Not awaited here: this future may be dropped at any time.
+                tokio::spawn(self.lines.send(refusal));
+            } else if self.has_begun {
                 return Some(message);
             }
         }
@@ -82,7 +90,8 @@ impl McpServer {
         let lines =
             AsyncRwTransport::new(input, output).with_max_line_length(self.shared.settings.request_bytes);
         let eof = CancellationToken::new();
-        let transport = StdioTransport { lines, has_begun: false, eof: eof.clone() };
+        let transport =
+            StdioTransport { lines, has_begun: false, open_ids: OpenRequestIds::default(), eof: eof.clone() };
         let end = CancellationToken::new();
         // When the server stops, calls in flight run on for as long as the caller of `drain` waits.
         let serving = serve_server_with_ct(McpHandler::new(&self.shared), transport, end.clone());
