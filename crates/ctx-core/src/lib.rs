@@ -32,6 +32,7 @@ mod result_format;
 mod result_observations;
 mod retrieval_metrics;
 mod run;
+mod run_id;
 mod schema;
 mod scope;
 mod secret;
@@ -70,7 +71,8 @@ pub use resource::{
 };
 pub use result_format::{ResultFormat, is_call_tool_result};
 pub use retrieval_metrics::RetrievalMetrics;
-pub use run::{NestedCallStats, NoRunLog, Run, RunId, RunLog, RunOutcome};
+pub use run::{NestedCallStats, NoRunLog, Run, RunLog, RunOutcome};
+pub use run_id::RunId;
 pub use schema::Schema;
 pub use scope::{InvalidScopes, ScopePolicy};
 pub use secret::Secret;

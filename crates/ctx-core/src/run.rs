@@ -1,36 +1,11 @@
 //! The run log: a record of every call, with its tool, caller, arguments and outcome.
 
+use crate::RunId;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fmt;
 use std::time::Duration;
-use uuid::Uuid;
-
-/// Identifies a run; sorts by time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub struct RunId(#[schemars(with = "String")] Uuid);
-
-impl RunId {
-    pub(crate) fn generate() -> Self {
-        Self(Uuid::now_v7())
-    }
-}
-
-impl fmt::Display for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::str::FromStr for RunId {
-    type Err = uuid::Error;
-
-    fn from_str(text: &str) -> Result<Self, uuid::Error> {
-        text.parse().map(Self)
-    }
-}
 
 /// One recorded call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
