@@ -14,6 +14,8 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep_until, timeout_at};
@@ -80,7 +82,7 @@ pub(super) async fn run_job(
         deadline: PausableDeadline::new(run.deadline.into(), pause_max),
         requests_total: 0,
         open_requests: Vec::new(),
-        handlers: FuturesUnordered::new(),
+        handlers: OpenHandlers::default(),
     };
     let sleep = sleep_until(exchange.deadline.fires_at());
     tokio::pin!(sleep);
@@ -102,7 +104,7 @@ pub(super) async fn run_job(
             // The deadline comes first, so that a worker that sends without pause cannot starve it.
             biased;
             () = &mut sleep => exchange.handle_deadline(outgoing)?,
-            Some(handled) = exchange.handlers.next(),
+            handled = exchange.handlers.next(),
                 if !exchange.handlers.is_empty() && pending.len() < OUTGOING_BYTES_MAX =>
             {
                 exchange.finish_request(handled, outgoing)?;
@@ -159,7 +161,51 @@ struct Exchange<'a> {
     deadline: PausableDeadline,
     requests_total: u32,
     open_requests: Vec<u32>,
-    handlers: FuturesUnordered<BoxFuture<'a, HandledRequest>>,
+    handlers: OpenHandlers<'a>,
+}
+
+/// The host requests that are being handled. Most scripts have one at a time, which is polled directly:
+/// `FuturesUnordered` wakes the task after each round of pending futures, so that every request would be handed
+/// over to another thread of the runtime.
+#[derive(Default)]
+struct OpenHandlers<'a> {
+    only: Option<BoxFuture<'a, HandledRequest>>,
+    others: FuturesUnordered<BoxFuture<'a, HandledRequest>>,
+}
+
+impl<'a> OpenHandlers<'a> {
+    fn push(&mut self, handler: BoxFuture<'a, HandledRequest>) {
+        match self.is_empty() {
+            true => self.only = Some(handler),
+            false => self.others.push(handler),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.only = None;
+        self.others.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.only.is_none() && self.others.is_empty()
+    }
+
+    /// Waits for the next handled request; for ever if there is none.
+    async fn next(&mut self) -> HandledRequest {
+        poll_fn(|context| {
+            if let Some(only) = &mut self.only
+                && let Poll::Ready(handled) = only.as_mut().poll(context)
+            {
+                self.only = None;
+                return Poll::Ready(handled);
+            }
+            match self.others.poll_next_unpin(context) {
+                Poll::Ready(Some(handled)) => Poll::Ready(handled),
+                Poll::Ready(None) | Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
 }
 
 impl Exchange<'_> {
