@@ -5,6 +5,7 @@ use super::namespace::Namespace;
 use super::subscriptions::ResourceSubscriptions;
 use crate::convert;
 use ctx_core::{Call, Progress, Question, QuestionError, QuestionKind, ResourceChange};
+use futures::FutureExt;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
     ElicitResult, ElicitationAction, ErrorData, Extensions, Implementation, ListRootsResult, ProgressToken,
@@ -147,6 +148,9 @@ impl OpenCall {
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
+        // Forgets the waker of this task: dropping the sender below would wake it, and a task that is woken while it runs is
+        // handed over to another thread.
+        let _ = self.events.recv().now_or_never();
         let mut open = self.calls.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|call| call.number != self.number);
     }

@@ -5,6 +5,7 @@ use super::StartCheck;
 use super::boxed_transport::{BoxedTransport, unbox_error};
 use super::calls::{OpenCalls, UpstreamHandler};
 use super::definition::ToolDefinition;
+use super::direct_requests::DirectRequests;
 use super::guard::ConnectionGuard;
 use super::guarded_transport::GuardedTransport;
 use super::handshake::{NegotiatedTransport, probe_time};
@@ -18,7 +19,9 @@ use super::startup::{StartSlot, StartSlots, cpu_adjusted_timeout};
 use super::streamable_http::{StreamableHttp, describe_error};
 use super::subscriptions::{ResourceSubscriptions, SubscriptionSync};
 use ctx_core::{Redactor, escape_line};
-use rmcp::model::{Implementation, PaginatedRequestParams, ProtocolVersion};
+use rmcp::model::{
+    ClientConfig, Implementation, LoggingLevel, PaginatedRequestParams, ProtocolVersion, RequestMetaObject,
+};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, Peer, RunningService, serve_client_with_lifecycle_and_ct,
 };
@@ -36,6 +39,9 @@ use tokio_util::task::TaskTracker;
 const METHOD_NOT_FOUND: i32 = -32601;
 /// Pages of a list of tools.
 const TOOL_PAGES_MAX: usize = 500;
+
+/// The log level that servers are asked for. Each of our clients filters by a level of its own.
+const REQUESTED_LOG_LEVEL: LoggingLevel = LoggingLevel::Debug;
 
 /// The protocol era of a server. It is remembered, since finding it out takes time with servers that do not
 /// answer `server/discover`.
@@ -63,6 +69,10 @@ pub(super) struct ConnectionFactory {
 pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) calls: Arc<OpenCalls>,
+    /// Sends the requests of calls to a stdio server.
+    pub(super) direct: Option<Arc<DirectRequests>>,
+    /// Metadata of every request of a call.
+    pub(super) request_meta: RequestMetaObject,
     /// Whether the server knows this connection by a session ID, as HTTP servers with sessions do.
     pub(super) has_sessions: bool,
     /// Whether users can log in at the server (OAuth).
@@ -136,12 +146,14 @@ impl ConnectionFactory {
             namespace.clone(),
             self.client_info.clone(),
         );
+        let client = handler.get_info();
         let stop = CancellationToken::new();
         let drop_guard = stop.clone().drop_guard();
-        let mut http = None;
+        let (mut http, mut direct) = (None, None);
         let (running, process, guard) = match server {
             ConnectTarget::Process(started) => {
                 let StartedProcess { process, lines, guard, slot } = *started;
+                direct = Some(lines.direct_requests().clone());
                 let lines = GuardedTransport::new(lines, guard.clone(), calls.clone(), &self.tasks);
                 let probe_time = probe_time(settings.limits.start);
                 match slot.hold_during(stdio_handshake(handler, lines, era, probe_time, &stop)).await {
@@ -197,10 +209,19 @@ impl ConnectionFactory {
         let (end_sender, ended) = watch::channel(None);
         self.tasks.spawn(watch_until_end(running, process, guard, end_sender));
         drop_guard.disarm();
-        let mut connection =
-            Connection { peer, calls, has_sessions: false, can_log_in: oauth.is_some(), stop, ended, http };
-        connection.has_sessions =
-            matches!(settings.transport, Transport::Http { .. }) && connection.era() == ProtocolEra::Sessions;
+        let era = ProtocolEra::of(&peer);
+        let connection = Connection {
+            calls,
+            request_meta: request_meta(&peer, &client, direct.is_some()),
+            direct,
+            has_sessions: matches!(settings.transport, Transport::Http { .. })
+                && era == ProtocolEra::Sessions,
+            can_log_in: oauth.is_some(),
+            stop,
+            ended,
+            http,
+            peer,
+        };
         connection.spawn_subscription_sync(subscriptions.clone(), namespace.clone(), &self.tasks);
         Ok(connection)
     }
@@ -267,6 +288,15 @@ async fn watch_until_end(
 }
 
 impl ProtocolEra {
+    /// The era of a server after the handshake.
+    fn of(peer: &Peer<RoleClient>) -> Self {
+        match peer.peer_info() {
+            Some(info) if info.protocol_version < ProtocolVersion::V_2026_07_28 => Self::Sessions,
+            Some(_) => Self::Stateless,
+            None => Self::Unknown,
+        }
+    }
+
     pub(super) fn lifecycle_mode(self) -> ClientLifecycleMode {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         match self {
@@ -275,6 +305,24 @@ impl ProtocolEra {
             Self::Stateless => ClientLifecycleMode::Discover { preferred_versions },
         }
     }
+}
+
+/// The metadata of the requests of calls. Stateless servers send log notifications only for requests that ask for them. On
+/// requests that do not pass rmcp, they need the client's context too, which rmcp adds otherwise.
+fn request_meta(peer: &Peer<RoleClient>, client: &ClientConfig, is_direct: bool) -> RequestMetaObject {
+    let mut meta = RequestMetaObject::default();
+    let Some(server) = peer.peer_info().filter(|_| ProtocolEra::of(peer) == ProtocolEra::Stateless) else {
+        return meta;
+    };
+    if is_direct {
+        meta = RequestMetaObject::with_client_context(
+            server.protocol_version.clone(),
+            client.client_info.clone(),
+            client.capabilities.clone(),
+        );
+    }
+    meta.set_log_level(REQUESTED_LOG_LEVEL);
+    meta
 }
 
 /// The reason for a server that has not answered within its start limit.
@@ -302,11 +350,7 @@ impl Drop for Connection {
 
 impl Connection {
     pub(super) fn era(&self) -> ProtocolEra {
-        match self.peer.peer_info() {
-            Some(info) if info.protocol_version < ProtocolVersion::V_2026_07_28 => ProtocolEra::Sessions,
-            Some(_) => ProtocolEra::Stateless,
-            None => ProtocolEra::Unknown,
-        }
+        ProtocolEra::of(&self.peer)
     }
 
     /// The name and version of the server, and the protocol revision.

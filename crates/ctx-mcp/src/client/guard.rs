@@ -255,7 +255,15 @@ impl ConnectionGuard {
         self: &Arc<Self>,
         message: &TxJsonRpcMessage<RoleClient>,
     ) -> Option<OutgoingPermit> {
-        let bytes = json_size(message);
+        self.admit_outgoing_bytes(message, json_size(message))
+    }
+
+    /// [`Self::admit_outgoing`] for a message of a known size.
+    pub(super) fn admit_outgoing_bytes(
+        self: &Arc<Self>,
+        message: &TxJsonRpcMessage<RoleClient>,
+        bytes: usize,
+    ) -> Option<OutgoingPermit> {
         let mut counts = self.counts();
         let exceeded = match () {
             () if self.closed.is_cancelled() => return None,
@@ -283,7 +291,7 @@ impl ConnectionGuard {
     }
 
     /// [`Self::awaits`]; the request then counts as answered.
-    fn take_awaited(&self, id: &RequestId) -> bool {
+    pub(super) fn take_awaited(&self, id: &RequestId) -> bool {
         request_number(id).is_some_and(|id| self.counts().unanswered.remove(&id))
     }
 

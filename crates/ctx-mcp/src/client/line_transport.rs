@@ -3,6 +3,7 @@
 //! A server may write anything to its stdout. Lines that are no messages are skipped; a response that is too
 //! long or cannot be parsed fails the call that waits for it.
 
+use super::direct_requests::{DirectRequests, ServerInput};
 use super::guard::ConnectionGuard;
 use rmcp::RoleClient;
 use rmcp::model::{ErrorCode, ErrorData, RequestId};
@@ -12,21 +13,19 @@ use serde_json::Value;
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::Mutex;
 
 /// Bytes at each end of an overlong line in which the request ID is searched.
 const LINE_END_BYTES: usize = 256;
 /// Bytes of an overlong line that are skipped; a longer one is taken for endless, and the server is disconnected.
 const LINE_BYTES_MAX: usize = 1 << 30;
 
-type Input = Box<dyn AsyncWrite + Send + Unpin>;
-
 /// A transport over the stdout and stdin of a server.
 pub(super) struct LineTransport {
     output: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
-    input: Arc<Mutex<Option<Input>>>,
+    input: ServerInput,
     reader: LineReader,
     guard: Arc<ConnectionGuard>,
+    direct: Arc<DirectRequests>,
 }
 
 impl LineTransport {
@@ -36,12 +35,25 @@ impl LineTransport {
         bytes_max: usize,
         guard: Arc<ConnectionGuard>,
     ) -> Self {
+        let input: ServerInput = Arc::new(tokio::sync::Mutex::new(Some(Box::new(input))));
         Self {
             output: BufReader::with_capacity(64 << 10, Box::new(output)),
-            input: Arc::new(Mutex::new(Some(Box::new(input)))),
+            direct: DirectRequests::new(input.clone(), guard.clone()),
+            input,
             reader: LineReader { line: Vec::new(), tail: Vec::new(), length: 0, bytes_max },
             guard,
         }
+    }
+
+    /// Sends requests on this connection past rmcp.
+    pub(super) fn direct_requests(&self) -> &Arc<DirectRequests> {
+        &self.direct
+    }
+}
+
+impl Drop for LineTransport {
+    fn drop(&mut self) {
+        self.direct.close();
     }
 }
 
@@ -80,18 +92,25 @@ impl Transport<RoleClient> for LineTransport {
                 continue;
             };
             let length = line.length();
-            match line.parse() {
-                LineContent::Message(message) => return Some(*message),
-                LineContent::UnreadableResponse(id, why) if self.guard.awaits(&id) => {
-                    return Some(error_response(id, why));
-                }
+            if let ReceivedLine::Whole(line) = &line
+                && self.direct.deliver_line(line)
+            {
+                continue;
+            }
+            let message = match line.parse() {
+                LineContent::Message(message) => *message,
+                LineContent::UnreadableResponse(id, why) if self.guard.awaits(&id) => error_response(id, why),
                 _ if !self.guard.admits_noise(length) => return None,
-                _ => {}
+                _ => continue,
+            };
+            if let Some(message) = self.direct.deliver(message) {
+                return Some(message);
             }
         }
     }
 
     async fn close(&mut self) -> Result<(), io::Error> {
+        self.direct.close();
         drop(self.input.lock().await.take());
         Ok(())
     }

@@ -11,6 +11,7 @@ mod connection;
 mod definition;
 mod definition_store;
 mod difference;
+mod direct_requests;
 mod events;
 mod features;
 mod guard;

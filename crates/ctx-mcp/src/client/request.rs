@@ -3,7 +3,7 @@
 
 use super::boxed_transport::unbox_error;
 use super::calls::{AnswerSender, OpenCall, ServerEvent};
-use super::connection::{Connection, ProtocolEra};
+use super::connection::Connection;
 use super::streamable_http::HttpTransportError;
 use crate::convert;
 use ctx_core::{Call, ErrorKind, Question, QuestionError, ToolError, error_chain};
@@ -13,8 +13,8 @@ use futures::{FutureExt, StreamExt};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
     ClientNotification, ClientRequest, ErrorCode, ErrorData, GetPromptRequest, GetPromptRequestParams,
-    InputRequiredResult, InputResponses, LoggingLevel, ReadResourceRequest, ReadResourceRequestParams,
-    RequestId, RequestMetaObject, ServerResult,
+    InputRequiredResult, InputResponses, ReadResourceRequest, ReadResourceRequestParams, RequestId,
+    ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions};
 use rmcp::{RoleClient, ServiceError};
@@ -29,9 +29,6 @@ const QUESTIONS_PER_ROUND_MAX: usize = 16;
 const SESSION_ERROR: i32 = -32000;
 /// Another error code for an unknown session.
 const SESSION_NOT_FOUND: i32 = -32001;
-
-/// The log level that servers are asked for. Each of our clients filters by a level of its own.
-const REQUESTED_LOG_LEVEL: LoggingLevel = LoggingLevel::Debug;
 
 /// Why a call failed.
 pub(super) enum CallFailure {
@@ -128,17 +125,6 @@ impl Connection {
         send(&self.peer, request).await
     }
 
-    /// Stateless servers send log notifications only for requests that ask for them.
-    fn request_options(&self) -> PeerRequestOptions {
-        let options = PeerRequestOptions::no_options();
-        if self.era() != ProtocolEra::Stateless {
-            return options;
-        }
-        let mut meta = RequestMetaObject::default();
-        meta.set_log_level(REQUESTED_LOG_LEVEL);
-        options.with_meta(meta)
-    }
-
     /// Whether an error means that the server does not know our session, for example since it was restarted.
     /// The protocol has a 404 response for that, which the transport handles; many servers send a 400
     /// response with such an error instead.
@@ -154,12 +140,26 @@ impl Connection {
         questions_left: &mut usize,
     ) -> Result<ServerResult, CallFailure> {
         let mut open = self.calls.open(call);
-        let sent = self.peer.send_request_with_option(request, self.request_options()).await;
-        let handle = sent.map_err(|_| CallFailure::NotSent)?;
-        open.record_request(handle.id.clone(), handle.progress_token.clone());
-        let mut guard = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
-        let response = await_response(handle.await_response(), &mut open, call, questions_left).await;
-        guard.id = None;
+        let response = match &self.direct {
+            Some(direct) => {
+                let sent = direct.send(request, self.request_meta.clone()).ok_or(CallFailure::NotSent)?;
+                open.record_request(sent.request_id(), sent.progress_token());
+                let mut guard = CancelOnDrop { peer: &self.peer, id: Some(sent.request_id()) };
+                let response = await_response(sent.response(), &mut open, call, questions_left).await;
+                guard.id = None;
+                response
+            }
+            None => {
+                let options = PeerRequestOptions::no_options().with_meta(self.request_meta.clone());
+                let sent = self.peer.send_request_with_option(request, options).await;
+                let handle = sent.map_err(|_| CallFailure::NotSent)?;
+                open.record_request(handle.id.clone(), handle.progress_token.clone());
+                let mut guard = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
+                let response = await_response(handle.await_response(), &mut open, call, questions_left).await;
+                guard.id = None;
+                response
+            }
+        };
         match response {
             Ok(result) => Ok(result),
             Err(ServiceError::McpError(error)) if self.is_unknown_session(&error) => {
