@@ -27,6 +27,9 @@ const TOOLS: &str = "[embedding]\nmodel = \"fast\"\n[tools.script.echo]\npath = 
 const STARTS: usize = 11;
 const FIVE_CALLS: &str =
     "local bytes = 0 for i = 1, 5 do bytes += #sdk.tools.echo({ message = 'hello' }).echo end return bytes";
+const ONE_UPSTREAM_CALL: &str = "return sdk.peer.echo({ message = 'hello' }).echo";
+const TEN_UPSTREAM_CALLS: &str =
+    "local bytes = 0 for i = 1, 10 do bytes += #sdk.peer.echo({ message = 'hello' }).echo end return bytes";
 
 /// One of the two builds, with its own workspace, since stores of two versions may differ.
 struct Build {
@@ -155,6 +158,14 @@ fn compare_requests(builds: &[Build; 2], workspaces: &[PathBuf; 2]) -> Result<()
         ("a Lua tool", post("/tools/echo", same(json!({ "message": "hello" })))),
         ("a script that returns 1", post("/tools/execute", same(json!({ "script": "return 1" })))),
         ("a script with five calls", post("/tools/execute", same(json!({ "script": FIVE_CALLS })))),
+        (
+            "a script with one call of an MCP server",
+            post("/tools/execute", same(json!({ "script": ONE_UPSTREAM_CALL }))),
+        ),
+        (
+            "a script with ten calls of an MCP server",
+            post("/tools/execute", same(json!({ "script": TEN_UPSTREAM_CALLS }))),
+        ),
         ("sources", post("/tools/sources", same(json!({})))),
         ("a tool of an MCP server", post("/tools/peer__echo", same(json!({ "message": "hello" })))),
         ("an operation of an API", post("/tools/pets__get_pet", same(json!({ "id": 7 })))),

@@ -65,7 +65,8 @@ fn main() -> ExitCode {
     if arguments == [engine::WORKER] {
         return ctx_luau::worker_main();
     }
-    match run(&arguments) {
+    let result = if arguments == [gateway::STUB] { gateway::serve_stub() } else { run(&arguments) };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -115,6 +115,12 @@ pub(crate) fn cpu_of_tree(pid: u32) -> Result<f64> {
     Ok((ticks(pid, OWN_TICKS) + ticks(pid, ENDED_CHILDREN_TICKS) + running) / TICKS_PER_SECOND)
 }
 
+/// CPU seconds so far of a process and of all that it has started, directly or not, and that still run.
+pub(crate) fn cpu_of_descendants(pid: u32) -> f64 {
+    let started = children(pid).unwrap_or_default();
+    ticks(pid, OWN_TICKS) / TICKS_PER_SECOND + started.into_iter().map(cpu_of_descendants).sum::<f64>()
+}
+
 /// Prints the processor and the current load.
 pub(crate) fn describe_machine() {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

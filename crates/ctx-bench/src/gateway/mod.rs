@@ -2,12 +2,14 @@
 //! direct one, startup time, the size of tool lists in tokens, and the quality of function search.
 
 mod function_search;
+mod script_calls;
 mod stdio_client;
 mod tool_list;
 
 use super::{median, percentile};
 use anyhow::{Context, Result, ensure};
 use ctx_testkit::official_server;
+pub(super) use script_calls::{STUB, serve_stub};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,6 +44,7 @@ const ECHO: &str = "return sdk.everything.echo{ message = 'hello' }";
 pub(super) fn measure() -> Result<()> {
     let binary = release_binary()?;
     measure_functions(&binary)?;
+    script_calls::measure(&binary)?;
     measure_calls(&binary)?;
     measure_concurrent_clients(&binary)?;
     measure_starts(&binary)?;

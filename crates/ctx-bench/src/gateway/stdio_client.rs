@@ -37,6 +37,11 @@ impl StdioClient {
         Ok(stdio_client)
     }
 
+    /// The id of the server's process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a request and returns its result.
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Result<Value> {
         let id = self.send(method, params)?;

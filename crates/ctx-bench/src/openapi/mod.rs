@@ -4,6 +4,7 @@ mod check;
 mod conformance;
 mod corpora;
 mod cost;
+mod large_functions;
 mod overhead;
 mod sample;
 mod swagger2;

@@ -2,6 +2,7 @@
 //! not use them.
 
 use super::corpora::{github, graph};
+use super::large_functions;
 use crate::gateway::StdioClient;
 use crate::{median, percentile};
 use anyhow::{Result, anyhow};
@@ -28,7 +29,8 @@ const STARTS: usize = 11;
 pub(super) fn measure() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(measure_calls())?;
-    measure_sessions(&release_binary()?)
+    measure_sessions(&release_binary()?)?;
+    large_functions::measure(&release_binary()?)
 }
 
 /// A local HTTP service that sends the same response to every request.
