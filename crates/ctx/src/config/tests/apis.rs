@@ -188,10 +188,7 @@ fn every_invalid_key_is_named() {
     );
     assert_eq!(problems("[apis.a]\nspec = \" \"\n"), ["ctx.toml:2: `apis.a.spec`: must not be empty"]);
     let unreadable = &problems("[apis.a]\nspec = \"https://\"\n")[0];
-    assert!(
-        unreadable.starts_with("ctx.toml:2: `apis.a.spec`: the URL of the description"),
-        "{unreadable}"
-    );
+    assert!(unreadable.starts_with("ctx.toml:2: `apis.a.spec`: the URL of the description"), "{unreadable}");
 }
 
 #[test]
