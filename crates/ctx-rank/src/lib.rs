@@ -17,5 +17,5 @@ mod words;
 pub use analyzer::{Analyzer, TokenPosition, Tokens, is_identifier, query_prefix, query_terms};
 pub use fuse::{ChunkPosition, FusedDocument, ScorePair, fuse};
 pub use recent_stems::RecentStems;
-pub use small_texts::{SmallText, SmallTextIndex};
+pub use small_texts::{SmallText, SmallTextIndex, SmallTextSegment};
 pub use snippet::{Highlighter, SnippetMatcher};

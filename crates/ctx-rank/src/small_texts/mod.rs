@@ -1,9 +1,15 @@
 //! In-memory search of small texts, such as the descriptions of all functions: BM25 and embeddings, fused as for
 //! documents.
 //!
-//! The index is rebuilt whenever the texts change, and never stored. A user who looks for a function does not know its
-//! words. So query words are expanded by synonyms and by the nearest terms in the embedding space, and the verb of the
-//! query is compared with the verb of the function.
+//! The texts are in segments (`segment`), for example one for each provider of functions: when some texts change, only
+//! their segment is made again. A user who looks for a function does not know its words. So query words are expanded by
+//! synonyms and by the nearest terms in the embedding space, and the verb of the query is compared with the verb of the
+//! function.
+
+mod segment;
+mod segment_bytes;
+
+pub use segment::SmallTextSegment;
 
 use crate::analyzer::{Analyzer, StemCache, expand_abbreviation, is_identifier, query_words};
 use crate::fuse::{ScorePair, fuse};
@@ -11,14 +17,14 @@ use crate::synonyms::synonyms;
 use crate::verbs;
 use ctx_embed::Model;
 use ctx_embed::vector::{dots, quantize};
-use std::collections::{HashMap, HashSet};
+use segment::Posting;
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::thread;
 
 /// Weights of a word by the part of the text in which it stands.
 const NAME_WEIGHT: f32 = 3.0;
 const LEAD_WEIGHT: f32 = 2.0;
-const REST_WEIGHT: f32 = 0.5;
-const DETAIL_WEIGHT: f32 = 0.3;
 
 /// Weight of an identifier relative to an ordinary word, as in the index of documents.
 const IDENTIFIER_WEIGHT: f32 = 2.0;
@@ -68,88 +74,40 @@ impl<'a> SmallText<'a> {
     }
 }
 
-/// An in-memory index of small texts.
+/// An in-memory index of small texts. A text's index counts through the texts of all segments.
 pub struct SmallTextIndex {
-    postings: HashMap<String, Vec<Posting>>,
-    /// Weighted number of words of each text.
-    lengths: Vec<f32>,
+    segments: Vec<IndexedSegment>,
+    /// The number of texts.
+    texts: usize,
     length_mean: f32,
-    /// The action of each text, by its verbs.
-    actions: Vec<u8>,
-    vectors: Vec<Vec<f32>>,
-    vocabulary: TermEmbeddings,
 }
 
-/// A posting: a term's occurrences in one text.
-struct Posting {
-    text: usize,
-    /// Number of occurrences, each with the weight of its part of the text.
-    weight: f32,
-}
-
-/// The terms of names and first paragraphs, each with the embedding of a word that has it as its stem.
-#[derive(Default)]
-struct TermEmbeddings {
-    terms: Vec<String>,
-    /// Quantized vectors, one row for each term, and the scale of each row.
-    codes: Vec<i8>,
-    scales: Vec<f32>,
+/// A segment of an index.
+struct IndexedSegment {
+    /// The index of its first text.
+    start: usize,
+    segment: Arc<SmallTextSegment>,
 }
 
 impl SmallTextIndex {
     /// Indexes the texts. Blocks, for some milliseconds per hundred texts.
     pub fn new(texts: &[SmallText<'_>]) -> Self {
-        let (words, mut stems) = (Analyzer::without_stemming(true), StemCache::default());
-        let mut postings_by_term: HashMap<String, Vec<Posting>> = HashMap::new();
-        // A word for each term, in order of appearance.
-        let mut term_words: Vec<(String, String)> = Vec::new();
-        let mut seen: HashSet<String> = HashSet::new();
-        let (mut lengths, mut actions) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
-        for (text, small) in texts.iter().enumerate() {
-            let (lead, rest) = small.lead();
-            let parts = [
-                (small.name, NAME_WEIGHT),
-                (lead, LEAD_WEIGHT),
-                (rest, REST_WEIGHT),
-                (small.detail, DETAIL_WEIGHT),
-            ];
-            let parts = parts.map(|(part, weight)| (words.tokens(part).collect::<Vec<_>>(), weight));
-            let [(name, _), (lead, _), ..] = &parts;
-            actions.push(verbs::function_actions(
-                name.iter().map(String::as_str),
-                lead.first().map(String::as_str),
-            ));
-            let mut length = 0.0;
-            for (words, weight) in &parts {
-                for word in words {
-                    length += weight;
-                    let term = stems.stem(word);
-                    if *weight >= LEAD_WEIGHT && is_plain(word) && !seen.contains(term) {
-                        seen.insert(term.to_owned());
-                        term_words.push((term.to_owned(), word.clone()));
-                    }
-                    match postings_by_term.get_mut(term) {
-                        Some(postings) => add_occurrence(postings, text, *weight),
-                        None => drop(
-                            postings_by_term.insert(term.to_owned(), vec![Posting { text, weight: *weight }]),
-                        ),
-                    }
-                }
-            }
-            lengths.push(length);
-        }
-        let length_mean = (lengths.iter().sum::<f32>() / lengths.len().max(1) as f32).max(1.0);
-        let embedded_texts: Vec<String> = texts.iter().map(embedded_text).collect();
-        let embedded_texts: Vec<&str> = embedded_texts.iter().map(String::as_str).collect();
-        let vocabulary = TermEmbeddings::of(term_words);
-        Self {
-            postings: postings_by_term,
-            lengths,
-            length_mean,
-            actions,
-            vectors: embed(&embedded_texts),
-            vocabulary,
-        }
+        Self::of_segments(vec![Arc::new(SmallTextSegment::new(texts))])
+    }
+
+    /// An index of the texts of all segments, which finds what one segment of all these texts would. Takes no time to
+    /// speak of.
+    pub fn of_segments(segments: Vec<Arc<SmallTextSegment>>) -> Self {
+        // One sum in the order of the texts, so that it does not depend on their segments.
+        let sum: f32 = segments.iter().flat_map(|segment| &segment.lengths).sum();
+        let mut texts = 0;
+        let start_of = |segment: Arc<SmallTextSegment>| {
+            let start = texts;
+            texts += segment.len();
+            IndexedSegment { start, segment }
+        };
+        let segments = segments.into_iter().map(start_of).collect();
+        Self { segments, texts, length_mean: (sum / texts.max(1) as f32).max(1.0) }
     }
 
     /// Indices of the texts that match best, best first, among those that are `wanted`.
@@ -178,8 +136,7 @@ impl SmallTextIndex {
         let words: Vec<String> = Analyzer::without_stemming(false).tokens(query).collect();
         let query_action = verbs::query_action(words.iter().map(String::as_str));
         for one in &mut fused {
-            let action = self.actions.get(one.place.0 as usize).copied().unwrap_or_default();
-            one.score += VERB_WEIGHT * verbs::agreement(query_action, action);
+            one.score += VERB_WEIGHT * verbs::agreement(query_action, self.action(one.place.0 as usize));
         }
         fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
         fused.into_iter().take(limit).map(|one| one.place.0 as usize).collect()
@@ -188,7 +145,7 @@ impl SmallTextIndex {
     /// BM25 score of each text, with weights by where words stand. A word of the query counts once, in the form that
     /// matches a text best: itself, a synonym or a neighbour.
     fn keyword_scores(&self, query: &str) -> Vec<f32> {
-        let mut scores = vec![0.0; self.lengths.len()];
+        let mut scores = vec![0.0; self.texts];
         let mut stems = StemCache::default();
         for (word, counts) in query_words(query) {
             let others = expand_abbreviation(&word).iter().chain(synonyms(&word));
@@ -196,7 +153,7 @@ impl SmallTextIndex {
                 others.map(|other| (stems.stem(other).to_owned(), 1.0)).collect();
             if counts {
                 forms.push((stems.stem(&word).to_owned(), 1.0));
-                forms.extend(self.vocabulary.nearest_terms(&word));
+                forms.extend(self.nearest_terms(&word));
             }
             let mut best = vec![0.0_f32; scores.len()];
             for (term, factor) in forms {
@@ -212,14 +169,19 @@ impl SmallTextIndex {
 
     /// Score of one term in each text that has it.
     fn term_scores(&self, term: &str) -> impl Iterator<Item = (usize, f32)> {
-        let postings = self.postings.get(term).map(Vec::as_slice).unwrap_or_default();
-        let (all, matching) = (self.lengths.len() as f32, postings.len() as f32);
-        let idf = (1.0 + (all - matching + 0.5) / (matching + 0.5)).ln();
+        let postings: Vec<(&IndexedSegment, &[Posting])> =
+            self.segments.iter().map(|indexed| (indexed, indexed.segment.postings(term))).collect();
+        let matching = postings.iter().map(|(_, postings)| postings.len()).sum::<usize>() as f32;
+        let idf = (1.0 + (self.texts as f32 - matching + 0.5) / (matching + 0.5)).ln();
         let factor = if is_identifier(term) { IDENTIFIER_WEIGHT } else { 1.0 };
-        postings.iter().map(move |Posting { text, weight }| {
-            let length = self.lengths.get(*text).copied().unwrap_or_default() / self.length_mean;
-            let saturation = BM25_K1 * (1.0 - BM25_B + BM25_B * length);
-            (*text, factor * idf * weight / (weight + saturation))
+        postings.into_iter().flat_map(move |(indexed, postings)| {
+            postings.iter().map(move |Posting { text, weight }| {
+                let text = *text as usize;
+                let length =
+                    indexed.segment.lengths.get(text).copied().unwrap_or_default() / self.length_mean;
+                let saturation = BM25_K1 * (1.0 - BM25_B + BM25_B * length);
+                (indexed.start + text, factor * idf * weight / (weight + saturation))
+            })
         })
     }
 
@@ -233,23 +195,19 @@ impl SmallTextIndex {
             }
         }
         let query = embed_one(&query);
-        let near = |vector: &Vec<f32>| vector.iter().zip(&query).map(|(a, b)| a * b).sum::<f32>();
-        self.vectors.iter().map(near).collect()
+        let near = |vector: &[f32]| vector.iter().zip(&query).map(|(a, b)| a * b).sum::<f32>();
+        let vectors = |indexed: &'_ IndexedSegment| {
+            indexed.segment.vectors.chunks_exact(query.len().max(1)).map(near).collect::<Vec<_>>()
+        };
+        self.segments.iter().flat_map(vectors).collect()
     }
-}
 
-impl TermEmbeddings {
-    /// Embeds terms, each by the word that comes with it.
-    fn of(term_words: Vec<(String, String)>) -> Self {
-        let words: Vec<&str> = term_words.iter().map(|(_, word)| word.as_str()).collect();
-        let mut embeddings = Self::default();
-        for vector in embed(&words) {
-            let (codes, scale) = quantize(&vector);
-            embeddings.codes.extend(codes);
-            embeddings.scales.push(scale);
-        }
-        embeddings.terms = term_words.into_iter().map(|(term, _)| term).collect();
-        embeddings
+    /// The action of a text.
+    fn action(&self, text: usize) -> u8 {
+        let last = self.segments.partition_point(|indexed| indexed.start <= text).checked_sub(1);
+        let indexed = last.and_then(|last| self.segments.get(last));
+        let action = indexed.and_then(|indexed| indexed.segment.actions.get(text - indexed.start));
+        action.copied().unwrap_or_default()
     }
 
     /// The terms nearest to a word, with their weights.
@@ -258,14 +216,24 @@ impl TermEmbeddings {
             return Vec::new();
         }
         let (query, scale) = quantize(&embed_one(word));
-        let mut products = vec![0; self.scales.len()];
-        dots(&query, &self.codes, &mut products);
-        let nearness = products.iter().zip(&self.scales).map(|(product, row)| *product as f32 * scale * row);
-        let mut near: Vec<(f32, &String)> =
-            nearness.zip(&self.terms).filter(|(nearness, _)| *nearness >= NEIGHBOUR_MIN).collect();
+        let mut near: Vec<(f32, &str)> = Vec::new();
+        for (place, IndexedSegment { segment, .. }) in self.segments.iter().enumerate() {
+            let vocabulary = &segment.vocabulary;
+            let mut products = vec![0; vocabulary.scales.len()];
+            dots(&query, &vocabulary.codes, &mut products);
+            let nearness =
+                products.iter().zip(&vocabulary.scales).map(|(product, row)| *product as f32 * scale * row);
+            let terms = vocabulary.terms.iter().map(|term| segment.term(*term as usize));
+            let earlier = self.segments.get(..place).unwrap_or_default();
+            // A term has the embedding of its first word in all texts.
+            let is_first = |term: &str| !earlier.iter().any(|indexed| indexed.segment.has_embedding(term));
+            near.extend(
+                nearness.zip(terms).filter(|(nearness, term)| *nearness >= NEIGHBOUR_MIN && is_first(term)),
+            );
+        }
         near.sort_by(|(a, a_term), (b, b_term)| b.total_cmp(a).then(a_term.cmp(b_term)));
         near.truncate(NEIGHBOURS_MAX);
-        near.into_iter().map(|(nearness, term)| (term.clone(), NEIGHBOUR_WEIGHT * nearness)).collect()
+        near.into_iter().map(|(nearness, term)| (term.to_owned(), NEIGHBOUR_WEIGHT * nearness)).collect()
     }
 }
 
@@ -278,27 +246,15 @@ fn embed_one(text: &str) -> Vec<f32> {
     embed(&[text]).pop().unwrap_or_default()
 }
 
-/// Adds an occurrence of a term to a text.
-fn add_occurrence(postings: &mut Vec<Posting>, text: usize, weight: f32) {
-    match postings.last_mut().filter(|last| last.text == text) {
-        Some(last) => last.weight += weight,
-        None => postings.push(Posting { text, weight }),
-    }
-}
-
 /// Whether a word has only letters, unlike an identifier or compound name.
 fn is_plain(word: &str) -> bool {
     word.chars().all(char::is_alphabetic)
 }
 
-/// The text that is embedded: the name as separate words, and the first paragraph.
-fn embedded_text(text: &SmallText<'_>) -> String {
-    format!("{}: {}", text.name.replace(['_', '.'], " "), text.lead().0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const TEXTS: [SmallText<'_>; 6] = [
         small("github create_issue", "Opens a new issue in a repository.", "title body labels assignees"),
@@ -350,5 +306,25 @@ mod tests {
         }
         let none = SmallTextIndex::new(&[]);
         assert!(none.best("anything", 5, |_| true).is_empty());
+    }
+
+    proptest! {
+        /// However the texts are divided into segments, the same are found in the same order.
+        #[test]
+        fn segments_find_what_one_segment_of_all_texts_finds(
+            mut ends in prop::collection::vec(0..=TEXTS.len(), 0..4),
+            query in "(merg|read|open)(s|ing|ed)? (the )?(issue|pull request|content|file|weather|appointments)",
+        ) {
+            ends.sort_unstable();
+            ends.push(TEXTS.len());
+            let mut start = 0;
+            let segments = ends.into_iter().map(|end| {
+                let segment = SmallTextSegment::new(&TEXTS[start..end]);
+                start = end;
+                Arc::new(segment)
+            });
+            let divided = SmallTextIndex::of_segments(segments.collect());
+            prop_assert_eq!(divided.best(&query, 6, |_| true), SmallTextIndex::new(&TEXTS).best(&query, 6, |_| true));
+        }
     }
 }
