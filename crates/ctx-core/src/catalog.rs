@@ -25,7 +25,7 @@ use crate::{
 use awaited_provider::AwaitedProvider;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Timeout of a completion; after it, the result is empty.
@@ -57,6 +57,8 @@ pub struct Catalog {
     /// Shared with the catalogs that this one replaces and that replace it.
     meters: Arc<Meters>,
     warnings: Vec<String>,
+    /// The warnings, with those about schemas that are compiled on the first call; found when asked for.
+    schema_faults: OnceLock<Vec<String>>,
 }
 
 struct RegisteredTool {
@@ -234,8 +236,18 @@ impl Catalog {
         &self.redactor
     }
 
-    /// Problems of tools that were found while building; none of them prevented it.
+    /// Problems of tools; none of them prevented building. The first time, this compiles the schemas that came as text
+    /// and were not needed yet, which takes a second for some thousands of tools.
     pub fn warnings(&self) -> &[String] {
+        self.schema_faults.get_or_init(|| {
+            let registered = self.tools.values().filter(|one| one.entry.spec.input_schema.is_text());
+            let faults = registered.filter_map(|one| one.argument_schema.find_fault(&one.entry));
+            self.warnings.iter().cloned().chain(faults).collect()
+        })
+    }
+
+    /// [`Catalog::warnings`] without those about schemas that are only compiled on the first call, which then logs them.
+    pub fn build_warnings(&self) -> &[String] {
         &self.warnings
     }
 
@@ -265,7 +277,14 @@ async fn compile(registered: &Arc<RegisteredTool>) {
         return;
     }
     let registered = registered.clone();
-    let compiling = move || registered.argument_schema.get(&registered.entry).json().is_object();
+    let compiling = move || {
+        let RegisteredTool { entry, argument_schema, .. } = &*registered;
+        argument_schema.get(entry);
+        // The fault of any other schema was a warning of the catalog.
+        if let Some(fault) = argument_schema.fault(entry).filter(|_| entry.spec.input_schema.is_text()) {
+            tracing::warn!("{fault}");
+        }
+    };
     if let Err(error) = tokio::task::spawn_blocking(compiling).await {
         tracing::error!(%error, "cannot compile an input schema");
     }

@@ -44,6 +44,14 @@ impl LazyArgumentSchema {
         &self.compiled(entry).schema
     }
 
+    /// [`LazyArgumentSchema::fault`] without keeping a schema that is compiled only for the answer.
+    pub(crate) fn find_fault(&self, entry: &CatalogEntry) -> Option<String> {
+        match self.is_compiled() {
+            true => self.fault(entry).map(str::to_owned),
+            false => Self::default().fault(entry).map(str::to_owned),
+        }
+    }
+
     /// Why arguments are not validated, if the schema is invalid.
     pub(crate) fn fault(&self, entry: &CatalogEntry) -> Option<&str> {
         self.compiled(entry).fault.as_deref()

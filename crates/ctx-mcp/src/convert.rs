@@ -324,8 +324,8 @@ pub(crate) fn tool_spec(tool: mcp::Tool) -> ToolSpec {
         name: tool.name.into_owned(),
         title: tool.title.or(hints.title),
         description: tool.description.unwrap_or_default().into_owned(),
-        input_schema: Value::Object((*tool.input_schema).clone()).into(),
-        output_schema: tool.output_schema.map(|schema| Value::Object((*schema).clone()).into()),
+        input_schema: schema_text(&tool.input_schema),
+        output_schema: tool.output_schema.map(|schema| schema_text(&schema)),
         annotations: Annotations {
             read_only: hints.read_only_hint,
             destructive: hints.destructive_hint,
@@ -335,6 +335,11 @@ pub(crate) fn tool_spec(tool: mcp::Tool) -> ToolSpec {
         tags: tool.meta.map(|meta| tags(&meta.0)).unwrap_or_default(),
         body: None,
     }
+}
+
+/// A schema as text: a server may have thousands of tools, of which few are called.
+fn schema_text(schema: &Arc<JsonObject>) -> Schema {
+    Schema::as_text(&**schema).unwrap_or_else(|| Value::Object((**schema).clone()).into())
 }
 
 /// Keys of `_meta` under which some servers keep tags; FastMCP has used two.

@@ -80,7 +80,7 @@ impl Catalog {
         if known.is_empty() {
             return self.clone();
         }
-        let mut catalog = Self::clone(self);
+        let mut catalog = Self { schema_faults: OnceLock::new(), ..Self::clone(self) };
         // Registering compiles schemas, hence the blocking pool.
         let registering = tokio::task::spawn_blocking(move || {
             for awaited in known {

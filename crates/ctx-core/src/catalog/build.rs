@@ -7,7 +7,7 @@ use crate::rate::Meters;
 use crate::resource::{self, ResourceProvider};
 use crate::{Agent, AllowAll, Identifier, Limits, NoRunLog, Policy, Provider, Redactor, RunLog, ToolName};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Collects the parts of a [`Catalog`].
 pub struct CatalogBuilder {
@@ -99,6 +99,7 @@ impl CatalogBuilder {
             redactor: self.redactor,
             meters: self.meters,
             warnings: Vec::new(),
+            schema_faults: OnceLock::new(),
         };
         let mut agents: Vec<Arc<dyn Agent>> = Vec::new();
         let mut agent_names = BTreeSet::new();
@@ -185,8 +186,8 @@ impl Catalog {
             self.warnings.push(format!("{name} is left out: the name `{outward}` is taken"));
             return;
         }
-        // A lazy schema is compiled on the first call.
-        if !spec.input_schema.is_generated() {
+        // Any other schema is compiled on the first call.
+        if spec.input_schema.is_value() {
             self.warnings.extend(registered.argument_schema.fault(&registered.entry).map(str::to_owned));
         }
         self.providers.insert(name.provider().clone());

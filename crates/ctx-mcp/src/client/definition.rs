@@ -5,11 +5,12 @@
 //! escaped, so that a description cannot carry text that only a model reads (tool poisoning).
 
 use crate::convert;
-use ctx_core::{ToolSpec, escape_invisible, escape_line, has_invisible};
+use ctx_core::{Schema, ToolSpec, escape_invisible, escape_line, has_invisible};
 use rmcp::model as mcp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// Places with invisible characters that are listed by name; further ones are only counted.
 const INVISIBLE_PLACES_MAX: usize = 20;
@@ -32,7 +33,9 @@ pub(super) struct ServerDefinition {
 /// The definition of one tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ToolDefinition {
-    pub(super) spec: ToolSpec,
+    /// Shared with the catalog, and with other definitions that have the same.
+    #[serde(with = "shared_spec")]
+    pub(super) spec: Arc<ToolSpec>,
     /// Fields that a `ToolSpec` lacks: `_meta`, `icons`, the title annotation. `None` in records of earlier versions.
     pub(super) more: Option<Map<String, Value>>,
 }
@@ -51,26 +54,44 @@ impl ToolDefinition {
         let present = |(key, value): (&str, Result<Value, _>)| {
             Some((key.to_owned(), value.ok().filter(|value| !value.is_null())?))
         };
-        Self { more: Some(fields.into_iter().filter_map(present).collect()), spec: convert::tool_spec(tool) }
+        let more = Some(fields.into_iter().filter_map(present).collect());
+        Self { more, spec: Arc::new(convert::tool_spec(tool)) }
     }
 
     /// The tool for catalogs, with invisible characters escaped; `None` if its name contains any.
-    fn visible_spec(&self) -> Option<ToolSpec> {
+    fn visible_spec(&self) -> Option<Arc<ToolSpec>> {
         if is_hidden_name(&self.spec.name) {
             return None;
         }
-        let mut spec = self.spec.clone();
+        if !spec_contains_invisible(&self.spec) {
+            return Some(self.spec.clone());
+        }
+        let mut spec = ToolSpec::clone(&self.spec);
         spec.title = spec.title.as_deref().map(visible);
         spec.description = visible(&spec.description);
         spec.tags.iter_mut().for_each(|tag| *tag = visible(tag));
         for schema in std::iter::once(&mut spec.input_schema).chain(&mut spec.output_schema) {
-            if contains_invisible(&schema.get()) {
+            if schema_contains_invisible(schema) {
                 let mut value = (*schema.get()).clone();
                 make_visible(&mut value);
                 *schema = value.into();
             }
         }
-        Some(spec)
+        Some(Arc::new(spec))
+    }
+}
+
+/// A shared spec, stored like one that is not shared.
+mod shared_spec {
+    use super::{Arc, ToolSpec};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(spec: &Arc<ToolSpec>, serializer: S) -> Result<S::Ok, S::Error> {
+        spec.as_ref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<ToolSpec>, D::Error> {
+        ToolSpec::deserialize(deserializer).map(Arc::new)
     }
 }
 
@@ -81,13 +102,27 @@ impl ServerDefinition {
             return serde_json::from_str(text).ok();
         }
         let specs: Vec<ToolSpec> = serde_json::from_str(text).ok()?;
-        let tools = specs.into_iter().map(|spec| ToolDefinition { spec, more: None }).collect();
+        let tools =
+            specs.into_iter().map(|spec| ToolDefinition { spec: Arc::new(spec), more: None }).collect();
         Some(Self { tools, ..Self::default() })
     }
 
     /// The tools for catalogs, with invisible characters escaped; tools with such characters in the name are left out.
-    pub(super) fn visible_tools(&self) -> Vec<ToolSpec> {
+    pub(super) fn visible_tools(&self) -> Vec<Arc<ToolSpec>> {
         self.tools.iter().filter_map(ToolDefinition::visible_spec).collect()
+    }
+
+    /// Replaces the tools that `other` has as well by its own, so that each is in memory once.
+    pub(super) fn share_equal_tools(&mut self, other: &Self) {
+        let by_name: HashMap<&str, &ToolDefinition> =
+            other.tools.iter().map(|tool| (tool.spec.name.as_str(), tool)).collect();
+        for tool in &mut self.tools {
+            if let Some(other) =
+                by_name.get(tool.spec.name.as_str()).filter(|other| *other.spec == *tool.spec)
+            {
+                tool.spec = other.spec.clone();
+            }
+        }
     }
 
     /// Copies the parts that are missing here from `seen`; returns whether there were any.
@@ -115,9 +150,7 @@ impl ServerDefinition {
                 places.push(format!("the name of the tool `{name}`, which is left out"));
                 continue;
             }
-            let schema = |schema: Option<&ctx_core::Schema>| {
-                schema.is_some_and(|schema| contains_invisible(&schema.get()))
-            };
+            let schema = |schema: Option<&Schema>| schema.is_some_and(schema_contains_invisible);
             let fields = [
                 ("title", spec.title.as_deref().is_some_and(has_invisible)),
                 ("description", has_invisible(&spec.description)),
@@ -208,6 +241,21 @@ pub(super) fn make_visible(value: &mut Value) {
     }
 }
 
+/// Whether a text of a tool that agents read contains invisible characters.
+fn spec_contains_invisible(spec: &ToolSpec) -> bool {
+    let texts = spec.title.iter().chain([&spec.description]).chain(&spec.tags);
+    texts.into_iter().any(|text| has_invisible(text))
+        || std::iter::once(&spec.input_schema).chain(&spec.output_schema).any(schema_contains_invisible)
+}
+
+fn schema_contains_invisible(schema: &Schema) -> bool {
+    match schema.identity() {
+        // In JSON without escapes, all strings are as they are written.
+        Some(text) if !text.contains('\\') => has_invisible(&text),
+        _ => contains_invisible(&schema.get()),
+    }
+}
+
 fn contains_invisible(value: &Value) -> bool {
     match value {
         Value::String(text) => has_invisible(text),
@@ -273,7 +321,7 @@ mod tests {
             instructions: Some(String::new()),
             ..ServerDefinition::default()
         };
-        let before = serde_json::to_string(&[&now.tools[0].spec]).unwrap();
+        let before = serde_json::to_string(&[&*now.tools[0].spec]).unwrap();
         let mut before = ServerDefinition::parse(&before).unwrap();
         assert!(before != now && before.fill(&now) && !before.fill(&now));
         assert_eq!(before, now);

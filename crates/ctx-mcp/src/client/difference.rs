@@ -111,7 +111,7 @@ impl DefinitionDiff {
         };
         let (before, after) = (specs(accepted), specs(seen));
         let mut difference =
-            Self::between(before.iter().map(|tool| &tool.spec), after.iter().map(|tool| &tool.spec));
+            Self::between(before.iter().map(|tool| &*tool.spec), after.iter().map(|tool| &*tool.spec));
         let more_by_name: BTreeMap<&str, _> =
             after.iter().map(|tool| (tool.spec.name.as_str(), tool.more.as_ref())).collect();
         for tool in &before {
@@ -144,7 +144,7 @@ impl DefinitionDiff {
         let missing = |from: &BTreeMap<&str, _>, name: &&&str| !from.contains_key(**name);
         let changed = before.iter().filter_map(|(name, old)| {
             let new = after.get(name)?;
-            (old != new)
+            (!std::ptr::eq(*old, *new) && old != new)
                 .then(|| ChangedTool { name: escape_line(name).into_owned(), fields: fields(old, new) })
         });
         let shown = |name: &&str| escape_line(name).into_owned();

@@ -51,7 +51,7 @@ impl PinnedDefinitions {
     }
 
     /// The tools of the stored definition, from an earlier run. Called once, before all other methods.
-    pub(super) fn load_tools(&self) -> Option<Vec<ToolSpec>> {
+    pub(super) fn load_tools(&self) -> Option<Vec<Arc<ToolSpec>>> {
         let remembered = self.load_stored()?;
         let seen = ServerDefinition::parse(&remembered.seen)?;
         let mut tools = seen.visible_tools();
@@ -83,10 +83,21 @@ impl PinnedDefinitions {
     }
 
     fn save(&self, mut seen: ServerDefinition) {
-        seen.fill(&self.state().seen);
-        let text = serde_json::to_string(&seen).map(|text| self.redactor.text(text)).unwrap_or_default();
+        {
+            let state = self.state();
+            seen.fill(&state.seen);
+            seen.share_equal_tools(&state.seen);
+        }
+        let unmasked = serde_json::to_string(&seen).unwrap_or_default();
+        let text = self.redactor.text(unmasked.clone());
         // Compared as it is stored, with secrets masked: otherwise an unchanged definition would differ.
-        let seen = ServerDefinition::parse(&text).unwrap_or(seen);
+        if text != unmasked
+            && let Some(mut masked) = ServerDefinition::parse(&text)
+        {
+            masked.share_equal_tools(&seen);
+            seen = masked;
+        }
+        drop(unmasked);
         let remembered = match &self.memory {
             None => Ok(None),
             Some(_) if text.len() > DEFINITION_BYTES_MAX => {
@@ -123,11 +134,19 @@ impl PinnedDefinitions {
         let name = &self.key.name;
         let mut state = self.state();
         state.store_error = None;
+        let is_stored_as_seen = seen.is_some();
         let seen = seen.unwrap_or_else(|| std::mem::take(&mut state.seen));
         let mut before = None;
         match remembered {
             Ok(Some(remembered)) => {
-                state.accepted = Some(definition_store::parse_accepted(&remembered.accepted));
+                state.accepted = Some(match is_stored_as_seen && remembered.accepted == remembered.seen {
+                    true => seen.clone(),
+                    false => {
+                        let mut accepted = definition_store::parse_accepted(&remembered.accepted);
+                        accepted.share_equal_tools(&seen);
+                        accepted
+                    }
+                });
                 before = Some(remembered.accepted);
             }
             Ok(None) => {}
@@ -355,6 +374,26 @@ mod tests {
             tools: ToolFilter::default(),
             changes: DefinitionChangePolicy::RequireAcceptance,
             limits: UpstreamLimits::default(),
+        }
+    }
+
+    #[test]
+    fn a_tool_is_in_memory_once_however_often_it_is_listed_and_stored() {
+        let memory = Arc::new(BusyMemory::default());
+        let start = || PinnedDefinitions::new(&settings(), Some(memory.clone()), Redactor::default());
+        let first = start();
+        let listed = echo("Echoes.");
+        let spec = listed.visible_tools().remove(0);
+        first.record(listed);
+        first.record(echo("Echoes."));
+        first.reload_accepted();
+        let second = start();
+        let loaded = second.load_tools().unwrap().remove(0);
+        second.record(echo("Echoes."));
+        for (definitions, spec) in [(first, spec), (second, loaded)] {
+            let state = definitions.state();
+            let all = [&state.seen, state.accepted.as_ref().unwrap()].map(|one| one.tools[0].spec.clone());
+            all.iter().for_each(|other| assert!(Arc::ptr_eq(other, &spec)));
         }
     }
 

@@ -19,12 +19,13 @@ impl ListedTools {
     }
 
     /// Replaces the tools; returns whether they have changed.
-    pub(super) fn set(&self, specs: Vec<ToolSpec>) -> bool {
+    pub(super) fn set(&self, mut specs: Vec<Arc<ToolSpec>>) -> bool {
         let mut tools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tools.iter().map(|spec| &**spec).eq(&specs) {
+        if **tools == specs {
             return false;
         }
-        *tools = Arc::new(specs.into_iter().map(Arc::new).collect());
+        specs.shrink_to_fit();
+        *tools = Arc::new(specs);
         true
     }
 }

@@ -118,6 +118,6 @@ impl CatalogComposition {
 
 /// Logs the warnings of a catalog that the previous one did not have.
 pub(crate) fn log_new_warnings(before: &Catalog, after: &Catalog) {
-    let is_new = |warning: &&String| !before.warnings().contains(warning);
-    after.warnings().iter().filter(is_new).for_each(|warning| tracing::warn!("{warning}"));
+    let is_new = |warning: &&String| !before.build_warnings().contains(warning);
+    after.build_warnings().iter().filter(is_new).for_each(|warning| tracing::warn!("{warning}"));
 }

@@ -147,5 +147,10 @@ impl WorkspaceFunctions {
 }
 
 fn new_warnings(before: &Catalog, after: &Catalog) -> Vec<String> {
-    after.warnings().iter().filter(|warning| !before.warnings().contains(warning)).cloned().collect()
+    after
+        .build_warnings()
+        .iter()
+        .filter(|warning| !before.build_warnings().contains(warning))
+        .cloned()
+        .collect()
 }

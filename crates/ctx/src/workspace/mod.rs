@@ -103,7 +103,7 @@ impl Workspace {
             })
         });
         let catalog = composition.live().clone();
-        warnings.extend(catalog.current().warnings().iter().cloned());
+        warnings.extend(catalog.current().build_warnings().iter().cloned());
         let functions = WorkspaceFunctions { config: config.clone(), composition, runner, upstreams };
         Ok(Self { config, knowledge, catalog, freshness, warnings, functions, state })
     }
