@@ -3,7 +3,7 @@
 use crate::auth::{self, Credentials};
 use crate::client::{ApiClient, ApiResponse, RequestCredentials, configured_reach, origin_reach};
 use crate::interface::Interface;
-use crate::load::WebAddress;
+use crate::load::{Fingerprint, WebAddress};
 use crate::operation::{Description, Operation, SkippedOperation};
 use crate::page::CompletedCall;
 use crate::request::{ApiBase, base_url, operation_request};
@@ -36,13 +36,18 @@ struct SharedApi {
 }
 
 impl LoadedApi {
-    /// Makes a tool of each operation that the settings select, with their frozen parameters.
+    /// Makes a tool of each operation that the settings select, with their frozen parameters. `identity` is that of the
+    /// texts of the whole description.
     pub(crate) fn new(
         mut description: Description,
         address: Option<WebAddress>,
+        identity: Option<&Fingerprint>,
         settings: Arc<ApiSettings>,
         client: Arc<ApiClient>,
     ) -> Self {
+        // The schema of an operation is made of its description, and of the parameters that are frozen.
+        let frozen = serde_json::to_string(&settings.frozen).unwrap_or_default();
+        let identity = identity.map(|fingerprint| Arc::from(format!("{fingerprint} {frozen}")));
         // Computed before the selection: a selection of public operations must not look like a description
         // that forgot to declare its security.
         let declares_no_security = auth::declares_no_security(&description);
@@ -56,7 +61,9 @@ impl LoadedApi {
         let description = Arc::new(description);
         let inner = SharedApi { settings, address, description, declares_no_security, client };
         let inner = Arc::new(inner);
-        let tool = |(index, (title, text))| Arc::new(OperationTool::new(index, title, text, &inner));
+        let tool = |(index, (title, text))| {
+            Arc::new(OperationTool::new(index, title, text, identity.as_ref(), &inner))
+        };
         let tools = texts.into_iter().enumerate().map(tool).collect();
         Self { inner, tools }
     }
@@ -126,21 +133,37 @@ pub(crate) struct OperationTool {
 }
 
 impl OperationTool {
-    fn new(index: usize, title: Option<String>, text: String, api: &Arc<SharedApi>) -> Self {
-        let spec = tool_spec(index, title, text, &api.description);
+    fn new(
+        index: usize,
+        title: Option<String>,
+        text: String,
+        identity: Option<&Arc<str>>,
+        api: &Arc<SharedApi>,
+    ) -> Self {
+        let spec = tool_spec(index, title, text, identity, &api.description);
         Self { api: api.clone(), index, spec: Arc::new(spec) }
     }
 }
 
 /// The tool spec of an operation; `text` is its description for callers.
-fn tool_spec(index: usize, title: Option<String>, text: String, of: &Arc<Description>) -> ToolSpec {
+fn tool_spec(
+    index: usize,
+    title: Option<String>,
+    text: String,
+    identity: Option<&Arc<str>>,
+    of: &Arc<Description>,
+) -> ToolSpec {
     let Some(operation) = of.operations.get(index) else { return ToolSpec::new("", "", json!({})) };
     // Built on demand from the shared description: thousands of operations refer to the same definitions.
     let on_demand = |build: fn(&Description, &Operation, usize) -> Value| {
         let of = of.clone();
-        Schema::lazy(move |definitions_max| {
+        let schema = Schema::lazy(move |definitions_max| {
             of.operations.get(index).map_or(Value::Null, |operation| build(&of, operation, definitions_max))
-        })
+        });
+        match identity {
+            Some(identity) => schema.with_identity(identity.clone()),
+            None => schema,
+        }
     };
     let output = |of: &Description, operation: &Operation, definitions_max: usize| {
         of.bounded_output_schema(operation, definitions_max).unwrap_or_default()

@@ -252,8 +252,8 @@ impl ApiLoader {
             let known = loader.load_state.borrow().fingerprint.clone();
             Ok::<_, LoadError>((known.as_ref() != Some(&loaded.fingerprint)).then(|| {
                 let LoadedDescription { description, address, fingerprint, other_documents } = loaded;
-                let api =
-                    LoadedApi::new(description, address, loader.settings.clone(), loader.client.clone());
+                let (settings, client) = (loader.settings.clone(), loader.client.clone());
+                let api = LoadedApi::new(description, address, Some(&fingerprint), settings, client);
                 (Arc::new(api), fingerprint, other_documents)
             }))
         };

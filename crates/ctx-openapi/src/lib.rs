@@ -27,6 +27,7 @@ pub use apis::{ApiOptions, ApiState, ApiStatus, Apis, TrustCheck};
 pub use auth::{Credential, Credentials, InvalidCredentials};
 pub use document::{InvalidPattern, Selection};
 pub use interface::{Interface, InterfaceFunction};
+pub use load::FileCache;
 pub use settings::{ApiError, ApiLimits, ApiSettings, Spec};
 #[doc(hidden)]
 pub use survey::{Survey, SurveyedOperation, SurveyedRequest};

@@ -12,6 +12,7 @@ mod cli;
 mod commands;
 mod config;
 mod definitions;
+mod directory_files;
 mod error;
 mod file_version;
 mod harness;

@@ -208,6 +208,6 @@ fn a_function_of_a_server_that_answered_json_text_is_documented_so() {
     assert!(!docs().contains("json.decode"), "{}", docs());
     let script = json!({"script": "return sdk.the_other.greet{}"});
     assert_eq!(server.post("/tools/execute", &script).body["result"], "{\"PATH\":\"/bin\"}");
-    assert!(docs().contains("seen to answer JSON text: json.decode(answer)"), "{}", docs());
+    assert!(docs().contains("It has returned JSON text: json.decode(text)"), "{}", docs());
     server.stop().success();
 }

@@ -1,6 +1,6 @@
 //! The tool `list_functions`: lists the providers, or the functions of one provider.
 
-use super::directory::FunctionEntry;
+use super::directory_part::FunctionEntry;
 use super::text::{ANSWER_CHARS_MAX, BoundedLines, hint, truncate};
 use super::{Directories, refreshed_catalog, require_known_provider, spec, truncate_reason};
 use async_trait::async_trait;
@@ -89,17 +89,17 @@ impl Tool for ListFunctionsTool {
 /// The functions with a tag, or all without one. An error suggests the most similar tag and lists the tags
 /// that exist.
 fn filter_by_tag<'a>(
-    functions: &'a [FunctionEntry],
+    functions: Vec<&'a FunctionEntry>,
     tag: Option<&str>,
 ) -> Result<Vec<&'a FunctionEntry>, ToolError> {
-    let Some(tag) = tag else { return Ok(functions.iter().collect()) };
-    let found: Vec<&FunctionEntry> =
-        functions.iter().filter(|function| function.tags.iter().any(|known| known == tag)).collect();
+    let Some(tag) = tag else { return Ok(functions) };
+    let has_tag = |function: &&FunctionEntry| function.tags().iter().any(|known| known == tag);
+    let found: Vec<&FunctionEntry> = functions.iter().copied().filter(has_tag).collect();
     if !found.is_empty() {
         return Ok(found);
     }
     let known: BTreeSet<&str> =
-        functions.iter().flat_map(|function| &function.tags).map(String::as_str).collect();
+        functions.iter().flat_map(|function| function.tags()).map(String::as_str).collect();
     let shown_tags: Vec<&str> = known.iter().copied().take(TAGS_MAX).collect();
     let tags_hint = match known.len() {
         0 => "; none of them has tags".to_owned(),

@@ -1,15 +1,23 @@
 //! Discovery of functions: lists, search and documentation.
 //!
+//! `directories` keeps the directory of the current catalog, which has a part for each provider (`directory_part`) that
+//! outlives the catalog and, if it is large, the process (`directory_store`).
+//!
 //! However many functions a catalog has, an agent sees only three tools, whose answers are short text of
 //! bounded length.
 
+mod directories;
 mod directory;
+mod directory_part;
+mod directory_store;
 mod docs;
 mod list;
 mod resources;
 mod search;
 mod text;
 
+pub(crate) use directories::Directories;
+pub use directory_store::DirectoryStore;
 pub(crate) use docs::GetFunctionDocsTool;
 pub(crate) use list::ListFunctionsTool;
 pub(crate) use resources::FunctionResources;
@@ -17,42 +25,9 @@ pub(crate) use search::SearchDocsTool;
 pub(crate) use text::{hint, truncate};
 
 use ctx_core::{Annotations, Call, Catalog, Identifier, ToolError, ToolSpec};
-use directory::Directory;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// A cache of the directory of the most recently used catalog.
-#[derive(Default)]
-pub(crate) struct Directories {
-    latest: Mutex<Option<(Weak<Catalog>, Arc<Directory>)>>,
-}
-
-impl Directories {
-    /// The directory of a catalog, built on first use. Concurrent first uses may build it twice.
-    pub(crate) async fn get_or_build(&self, catalog: &Arc<Catalog>) -> Result<Arc<Directory>, ToolError> {
-        if let Some(known) = self.known(catalog) {
-            return Ok(known);
-        }
-        let owned_catalog = catalog.clone();
-        let directory = tokio::task::spawn_blocking(move || Directory::build(&owned_catalog)).await;
-        let directory =
-            directory.map_err(|error| ToolError::internal("functions cannot be listed", error))?;
-        let directory = Arc::new(directory);
-        let latest = (Arc::downgrade(catalog), directory.clone());
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(latest);
-        Ok(directory)
-    }
-
-    fn known(&self, catalog: &Arc<Catalog>) -> Option<Arc<Directory>> {
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        // The weak pointer keeps the allocation, so that no other catalog can have the same address.
-        latest
-            .as_ref()
-            .filter(|(of, _)| of.as_ptr() == Arc::as_ptr(catalog))
-            .map(|(_, directory)| directory.clone())
-    }
-}
 
 /// Maximum time that discovery waits for providers that are still connecting.
 const SETTLING_MAX: Duration = Duration::from_secs(3);

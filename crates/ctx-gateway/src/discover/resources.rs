@@ -73,7 +73,7 @@ impl Resources for FunctionResources {
         let (mime_type, text) = match path.splitn(3, '/').collect::<Vec<_>>().as_slice() {
             [provider, section @ (OVERVIEW | FUNCTIONS)] => {
                 let directory = self.directories.get_or_build(call.catalog()).await?;
-                let functions: Vec<_> = directory.provider(provider)?.iter().collect();
+                let functions = directory.provider(provider)?;
                 let text = match *section {
                     OVERVIEW => format!(
                         "{}\n\nScripts call them as `sdk.{provider}.<name>{{…}}`; {PREFIX}{provider}/{FUNCTIONS} \

@@ -1,13 +1,15 @@
 //! Loads descriptions from files and from the web, and caches the parsed operations.
 //!
 //! `files` and `web` fetch texts; those from the web are cached, and revalidated with conditional requests.
-//! `cache` caches parsed descriptions, keyed by a hash of their text.
+//! `cache` caches parsed descriptions, keyed by a hash of their text, in the files of a `file_cache`.
 
 mod cache;
+mod file_cache;
 mod files;
 mod web;
 
 pub(crate) use cache::{DescriptionCache, Fingerprint};
+pub use file_cache::FileCache;
 pub(crate) use web::CachedFetcher;
 
 use crate::document::{self, DescriptionError, Fetch, RootLocation};

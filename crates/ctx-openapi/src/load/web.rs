@@ -1,6 +1,7 @@
 //! Description texts from the web: bounded, cached, and revalidated with conditional requests.
 
-use super::cache::{DescriptionCache, touch};
+use super::cache::DescriptionCache;
+use super::file_cache::touch;
 use super::files::decode_text;
 use super::{CachePolicy, WebAddress};
 use crate::client::{HttpClient, configured_reach, origin_reach};

@@ -1,6 +1,7 @@
 //! Background embedding: computes missing vectors on a separate thread with low priority, for servers and `sync
 //! --watch`.
 
+use super::low_priority::lower_priority;
 use ctx_core::error_chain;
 use ctx_knowledge::{Effort, FillError, Knowledge, sleep_cancellable};
 use std::sync::Arc;
@@ -14,9 +15,6 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 /// Backoff after a failure: the first pause, doubled each time up to the last.
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 const RETRY_LAST: Duration = Duration::from_secs(300);
-/// The nice value of the thread; 19 is the lowest priority.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 10;
 /// Number of vectors between two progress lines in the log.
 const LOG_EVERY: u64 = 2_000;
 
@@ -84,12 +82,4 @@ fn fill_once(knowledge: &Knowledge, shutdown: &CancellationToken) -> Result<(), 
         tracing::info!("computed {} embeddings; every document is embedded", filled.made);
     }
     Ok(())
-}
-
-/// Lowers the scheduling priority of this thread. A failure is harmless.
-fn lower_priority() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::nice(NICENESS) {
-        tracing::debug!(%error, "cannot lower the thread's priority");
-    }
 }

@@ -17,6 +17,7 @@ mod folder_contents;
 mod generate;
 mod get;
 mod init;
+mod low_priority;
 mod man;
 mod reference;
 mod refresh;

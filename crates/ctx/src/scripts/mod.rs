@@ -8,6 +8,7 @@ pub(crate) use source::{ScriptSource, UntrustedSource};
 
 use crate::cli::{EXTRACTOR, REAPER, WORKER};
 use crate::config::Config;
+use crate::directory_files;
 use crate::file_version::{FileVersion, file_version};
 use crate::trust::FileGuard;
 use ctx_core::Redactor;
@@ -89,7 +90,14 @@ impl ScriptRunner {
     /// keeps survive a new catalog.
     pub(crate) fn gateway(&self) -> Result<&Arc<Gateway>, ScriptProblem> {
         let scripts = self.scripts()?;
-        Ok(self.gateway.get_or_init(|| Arc::new(Gateway::new(scripts.clone(), self.has_knowledge))))
+        let gateway = || {
+            let gateway = Gateway::new(scripts.clone(), self.has_knowledge);
+            Arc::new(match directory_files::store() {
+                Some(store) => gateway.with_directory_store(store),
+                None => gateway,
+            })
+        };
+        Ok(self.gateway.get_or_init(gateway))
     }
 
     /// Starts a worker in advance, if scripts are in use.

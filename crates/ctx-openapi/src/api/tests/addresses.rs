@@ -24,7 +24,7 @@ fn from_web(mut description: Description, spec: &str, scope: NetworkScope, base:
     let client = ApiClient::new(&settings).unwrap();
     description.operations.iter_mut().for_each(|operation| operation.name = "operation".to_owned());
     let address = Some(WebAddress { url, scope });
-    LoadedApi::new(description, address, Arc::new(settings), Arc::new(client))
+    LoadedApi::new(description, address, None, Arc::new(settings), Arc::new(client))
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_public_api_cannot_redirect_to_this_machine() {
             ..ApiSettings::new(Identifier::sanitize("pets"), Spec::File("pets.yaml".into()))
         };
         let public = ApiClient::new(&settings).unwrap().with_public_peers();
-        let api = LoadedApi::new(pets(), None, Arc::new(settings.clone()), Arc::new(public));
+        let api = LoadedApi::new(pets(), None, None, Arc::new(settings.clone()), Arc::new(public));
         let error = call(api, json!({})).await.unwrap_err();
         assert_eq!((error.kind(), inner.requests().len()), (ErrorKind::Forbidden, 0), "{error}");
         assert!(error.message().contains("a loopback address"), "{error}");

@@ -36,7 +36,7 @@ fn api_with_settings(description: Description, settings: ApiSettings) -> LoadedA
         Spec::File(_) => None,
     };
     let client = ApiClient::new(&settings).unwrap();
-    LoadedApi::new(description, address, Arc::new(settings), Arc::new(client))
+    LoadedApi::new(description, address, None, Arc::new(settings), Arc::new(client))
 }
 
 /// Calls its only operation through the catalog.

@@ -1,6 +1,7 @@
 //! Background tasks of a server, for one configuration: update the keyword index, compute embeddings, connect to
 //! upstreams, keep sources fresh, reload changed scripts, and return free memory to the system.
 
+use super::discovery_task::prepare_discovery;
 use crate::commands::embedding_thread::EmbeddingThread;
 use crate::commands::refresh::{RefreshTasks, SourceRefresh, SyncReporter};
 use crate::memory;
@@ -22,6 +23,7 @@ pub(super) struct BackgroundTasks {
     script_task: JoinHandle<ScriptSet>,
     index_task: JoinHandle<()>,
     memory_task: JoinHandle<()>,
+    discovery_task: JoinHandle<()>,
     embedding_thread: EmbeddingThread,
     refresh: Option<RefreshTasks>,
     stop: CancellationToken,
@@ -36,6 +38,10 @@ impl BackgroundTasks {
             script_task: tokio::spawn(scripts.keep_fresh(workspace.composition().clone(), stop.clone())),
             index_task: tokio::spawn(tend_index(workspace.knowledge.clone(), stop.clone())),
             memory_task: tokio::spawn(memory::trim_after_bursts(stop.clone())),
+            discovery_task: tokio::spawn(prepare_discovery(
+                workspace.runner().clone(),
+                workspace.catalog.clone(),
+            )),
             embedding_thread: EmbeddingThread::start(workspace.knowledge.clone(), stop.clone()),
             refresh: None,
             workspace,
@@ -52,6 +58,7 @@ impl BackgroundTasks {
     /// running sync or embedding batch ends by itself.
     pub(super) async fn stop(self) -> Option<ScriptSet> {
         self.stop.cancel();
+        self.discovery_task.abort();
         self.script_task.await.ok()
     }
 
@@ -62,6 +69,7 @@ impl BackgroundTasks {
         self.index_task.abort();
         self.memory_task.abort();
         self.script_task.abort();
+        self.discovery_task.abort();
         self.workspace.end_processes().await;
         let refreshing = async {
             if let Some(refresh) = self.refresh {

@@ -2,6 +2,7 @@
 
 mod background;
 mod config_watcher;
+mod discovery_task;
 mod server;
 mod stdio;
 
