@@ -90,8 +90,8 @@ async fn a_second_request_with_the_id_of_an_open_one_is_refused_and_the_first_is
     fixture.assert_no_run().await;
 }
 
-#[tokio::test]
-async fn the_id_of_a_cancelled_request_may_be_used_again() {
+#[tokio::test(start_paused = true)]
+async fn the_id_of_a_cancelled_request_may_be_used_again_once_it_has_surely_stopped() {
     let gate = CallGate::new();
     let fixture = ServerFixture::with([gate.tool("wait"), echo("echo")]);
     let session = TestSession::begin(&fixture, json!({})).await;
@@ -99,6 +99,9 @@ async fn the_id_of_a_cancelled_request_may_be_used_again() {
     gate.wait_for_call().await;
     session.notify("notifications/cancelled", json!({"requestId": 7})).await;
     fixture.assert_next_run_cancelled("wait").await;
+    let refused = session.call(7, "echo", json!({})).await.last().await;
+    assert_eq!(refused["error"]["code"], json!(-32600), "{refused}");
+    tokio::time::advance(Duration::from_secs(10)).await;
     session.call(7, "echo", json!({})).await.result().await;
 }
 

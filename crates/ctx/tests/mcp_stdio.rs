@@ -183,8 +183,8 @@ fn a_second_request_with_the_id_of_an_open_one_is_refused() {
     let cancelled =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
     client.line(&cancelled.to_string());
-    client.call(7, "loud");
-    assert!(client.response(7)["error"].is_null());
+    client.call(8, "loud");
+    assert!(client.response(8)["error"].is_null());
 }
 
 #[test]

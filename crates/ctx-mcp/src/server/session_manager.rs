@@ -53,7 +53,7 @@ impl Transport<RoleServer> for TrackedTransport {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         let message = self.inner.receive().await?;
-        self.open_ids.close_cancelled(&message);
+        self.open_ids.note_cancelled(&message);
         Some(message)
     }
 

@@ -62,7 +62,7 @@ where
                 return None;
             };
             self.has_begun |= matches!(message, ClientJsonRpcMessage::Request(_));
-            self.open_ids.close_cancelled(&message);
+            self.open_ids.note_cancelled(&message);
             if let Some(refusal) = self.open_ids.open(&message) {
                 // Not awaited here: this future may be dropped at any time.
                 tokio::spawn(self.lines.send(refusal));
