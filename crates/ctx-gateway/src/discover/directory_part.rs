@@ -17,8 +17,8 @@ use std::thread;
 /// Suffix for the line of a function that was seen to answer JSON text.
 const JSON_TEXT_MARK: &str = " (returns JSON text: json.decode)";
 
-/// The least number of functions whose part is stored: a smaller one is made in no more time than it is loaded.
-const STORED_FUNCTIONS_MIN: usize = 64;
+/// The least number of functions of a large part. A smaller one is made in no more time than it would be loaded.
+pub(super) const LARGE_PART_MIN: usize = 64;
 
 /// The number of functions whose texts are made on one thread before another one helps.
 const FUNCTIONS_PER_THREAD: usize = 256;
@@ -78,7 +78,7 @@ impl DirectoryPart {
         redactor: &Redactor,
         store: Option<&dyn DirectoryStore>,
     ) -> Self {
-        let store = store.filter(|_| entries.len() >= STORED_FUNCTIONS_MIN);
+        let store = store.filter(|_| entries.len() >= LARGE_PART_MIN);
         let Some((store, key)) = store.and_then(|store| Some((store, part_key(entries)?))) else {
             return Self::build(entries).0;
         };

@@ -73,7 +73,7 @@ fn a_stored_part_is_the_part_that_was_made() {
 #[test]
 fn what_is_small_or_has_no_identity_or_a_secret_is_not_stored() {
     let store = MemoryStore::default();
-    part_of(&entries(STORED_FUNCTIONS_MIN - 1, "Small."), &store);
+    part_of(&entries(LARGE_PART_MIN - 1, "Small."), &store);
     let mut generated = entries(100, "Generated.");
     generated.iter_mut().for_each(|entry| {
         Arc::make_mut(&mut entry.spec).input_schema = Schema::lazy(|_| json!({"type": "object"}));
