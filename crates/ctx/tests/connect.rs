@@ -200,7 +200,7 @@ fn a_file_is_made_where_there_was_none() {
     }
     let w = workspace();
     let outcome = w.ctx("connect cursor --write").success();
-    assert!(outcome.stdout.contains("made the folder"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("created the folder"), "{}", outcome.stdout);
 }
 
 #[test]
@@ -314,7 +314,9 @@ fn a_server_that_runs_is_called_where_it_is_served() {
                 .stderr_contains("supports only servers that it starts itself (stdio)");
             continue;
         };
-        w.ctx(&format!("connect {client} --http --write")).success().stderr_contains("the server has to run");
+        w.ctx(&format!("connect {client} --http --write"))
+            .success()
+            .stderr_contains("the server must be running");
         let entry = &read(&file(&w, client))[key]["ctx-workspace"];
         assert_eq!(entry[url], "http://127.0.0.1:7331/mcp", "{client}: {entry}");
         assert!(entry.get("command").is_none() && entry.get("headers").is_none(), "{client}: {entry}");
@@ -360,10 +362,10 @@ fn a_token_is_named_and_not_shown() {
 #[test]
 fn a_client_that_reads_no_variables_gets_the_token_in_a_file_for_its_owner_alone() {
     let w = workspace_with_token();
-    w.ctx("connect zed --http").success().stderr_contains("put the token in place of <DOOR_KEY>");
+    w.ctx("connect zed --http").success().stderr_contains("replace <DOOR_KEY> with the token");
     w.ctx("connect zed --http --write --project")
         .code(2)
-        .stderr_contains("does not belong into a project's file");
+        .stderr_contains("a project's file must not contain the token");
     assert!(!w.path(".zed").exists());
     w.ctx("connect zed --http --write")
         .success()

@@ -97,7 +97,7 @@ fn results_that_cannot_be_read_are_as_good_as_none() {
     let kept = std::fs::read_dir(w.data("eval")).unwrap().next().unwrap().unwrap().path();
     std::fs::write(&kept, "{").unwrap();
     let outcome = w.ctx("eval eval.jsonl").success();
-    assert!(outcome.stderr.contains("warning: the last results cannot be read"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("warning: cannot read the last results"), "{}", outcome.stderr);
     w.ctx("eval eval.jsonl --quiet").success();
 }
 

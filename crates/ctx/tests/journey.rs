@@ -423,7 +423,7 @@ fn runs_are_recorded_and_one_can_be_looked_at() {
 
     ----- stderr -----
     error: no run, or more than one, has an id that begins with `zzz`
-    hint: `ctx runs` lists them
+    hint: `ctx runs` lists the recorded runs
     ");
 }
 

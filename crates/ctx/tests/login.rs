@@ -40,7 +40,7 @@ fn log_in(w: &TestWorkspace) -> (Option<i32>, String) {
     let address = w.path("address");
     wait_until("the browser is opened", || address.exists());
     let page = browse(&w.read("address"));
-    assert!(page.contains("This window can be closed."), "{page}");
+    assert!(page.contains("You can close this window."), "{page}");
     w.remove("address");
     let output = child.wait_with_output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
@@ -232,7 +232,7 @@ fn a_login_can_be_given_up() {
     signal(child.id(), "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("given up"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cancelled; nothing was changed"));
     run(&w, "read").code(1).stderr_contains(NEEDED);
 }
 

@@ -116,7 +116,7 @@ fn what_cannot_be_a_server_is_told_before_anything_starts() {
     w.ctx_args(["run", "--mcp", "a='npx"])
         .code(2)
         .stderr_contains("a quote in the command line is not closed");
-    w.ctx_args(["run", "--mcp", "ctx=npx"]).code(2).stderr_contains("the name `ctx` is taken");
+    w.ctx_args(["run", "--mcp", "ctx=npx"]).code(2).stderr_contains("the name `ctx` is reserved");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn what_cannot_be_an_api_is_told_before_anything_starts() {
     w.ctx("run openapi.yaml")
         .code(2)
         .stderr_contains("no name can be derived from it: write name=PATH or name=URL");
-    w.ctx("run ctx=openapi.yaml").code(2).stderr_contains("the name `ctx` is taken");
+    w.ctx("run ctx=openapi.yaml").code(2).stderr_contains("the name `ctx` is reserved");
     w.ctx("run petstore.yaml --auth petstore")
         .code(2)
         .stderr_contains("write name:VARIABLE or name.scheme:VARIABLE");
@@ -137,7 +137,9 @@ fn what_cannot_be_an_api_is_told_before_anything_starts() {
     w.ctx("run petstore.yaml --auth petstore:NO_SUCH_VARIABLE")
         .code(2)
         .stderr_contains("NO_SUCH_VARIABLE is not set");
-    w.ctx("run petstore.yaml --mcp petstore=npx").code(2).stderr_contains("so does [mcp_servers.petstore]");
+    w.ctx("run petstore.yaml --mcp petstore=npx")
+        .code(2)
+        .stderr_contains("has the same name in scripts as [mcp_servers.petstore]");
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn a_broken_script_is_told_and_stops_nobody() {
         ("broken", "tools/broken.lua:3:"),
         ("other", "something"),
         ("gone", "tools/gone.lua"),
-        ("search", "built in"),
+        ("search", "reserved for a built-in"),
     ] {
         let line =
             stderr.lines().find(|line| line.contains(&format!("[tools.script.{section}] is left out: ")));
@@ -298,7 +298,7 @@ fn what_init_writes_runs_as_it_is() {
     w.ctx("tool init find-titles")
         .code(2)
         .stderr_contains("tools/find-titles.lua already exists; nothing was changed");
-    w.ctx("tool init search").code(2).stderr_contains("built in");
+    w.ctx("tool init search").code(2).stderr_contains("reserved for a built-in");
     w.ctx("tool init ../x").code(2).stderr_contains("is not a valid script name");
 }
 

@@ -57,7 +57,9 @@ fn a_typed_address_is_checked_like_the_setting() {
         open.stderr_contains("`--bind` = \"0.0.0.0:7331\" can be reached from outside")
             .stderr_contains("hint: set `server.token`");
         w.ctx(&format!("{command} --bind 8080")).code(2).stderr_contains("`--port 8080`");
-        w.ctx(&format!("{command} --bind 127.0.0.1:1 --port 2")).code(2).stderr_contains("two ports");
+        w.ctx(&format!("{command} --bind 127.0.0.1:1 --port 2"))
+            .code(2)
+            .stderr_contains("both contain a port");
         w.ctx(&format!("{command} --bind no.such.host.invalid"))
             .code(2)
             .stderr_contains("is not an address and port");

@@ -72,7 +72,10 @@ fn a_changed_definition_is_shown_refused_and_accepted() {
     let check = checks.iter().find(|check| check["name"] == "mcp_servers.the_other").unwrap();
     assert_eq!(
         (&check["ok"], &check["detail"]),
-        (&json!(true), &json!("not the tools that were accepted: changed greet (description)"))
+        (
+            &json!(true),
+            &json!("the tools have changed since they were accepted: changed greet (description)")
+        )
     );
     let accepted = w.ctx("upstream accept the_other").success().stdout;
     assert!(accepted.contains("+ Tell it where you live."), "{accepted}");
@@ -207,7 +210,10 @@ fn a_function_of_a_server_that_answered_json_text_is_documented_so() {
     wait_until("the server is known", || docs().contains("function sdk.the_other.greet("));
     assert!(!docs().contains("json.decode"), "{}", docs());
     let script = json!({"script": "return sdk.the_other.greet{}"});
-    assert_eq!(server.post("/tools/execute", &script).body["result"], "{\"PATH\":\"/bin\"}");
-    assert!(docs().contains("It has returned JSON text: json.decode(text)"), "{}", docs());
+    // An observation made while the server is still connecting may be lost: the next call makes it again.
+    wait_until("the documentation says so", || {
+        assert_eq!(server.post("/tools/execute", &script).body["result"], "{\"PATH\":\"/bin\"}");
+        docs().contains("It has returned JSON text: json.decode(text)")
+    });
     server.stop().success();
 }

@@ -381,7 +381,7 @@ mod tests {
     use lopdf::dictionary;
 
     /// The text that these operators show, in a font of size 10 whose characters are 5 wide.
-    fn shown(operators: &str) -> String {
+    fn page_text(operators: &str) -> String {
         let content = Stream::new(Dictionary::new(), format!("BT /F 10 Tf {operators} ET").into_bytes());
         let bytes = hostile::pdf(content, |document| {
             let font = dictionary! {
@@ -397,15 +397,15 @@ mod tests {
     fn rotated_text_has_words_and_lines() {
         let text = "(ab) Tj (cd) Tj 15 0 Td (a) Tj -15 -12 Td (b) Tj";
         for matrix in ["1 0 0 1", "0 1 -1 0", "0 -1 1 0", "-1 0 0 -1"] {
-            assert_eq!(shown(&format!("{matrix} 100 100 Tm {text}")), "abcd a\nb\n", "{matrix}");
+            assert_eq!(page_text(&format!("{matrix} 100 100 Tm {text}")), "abcd a\nb\n", "{matrix}");
         }
-        assert_eq!(shown("(a) Tj 0 1 -1 0 5 0 Tm (b) Tj"), "a\n\nb\n");
+        assert_eq!(page_text("(a) Tj 0 1 -1 0 5 0 Tm (b) Tj"), "a\n\nb\n");
     }
 
     #[test]
     fn spaced_characters_are_one_word() {
-        assert_eq!(shown("5 Tc (ab) Tj 20 0 Td (cd) Tj"), "abcd\n");
-        assert_eq!(shown("5 Tc (ab) Tj 25 0 Td (cd) Tj"), "ab cd\n");
-        assert_eq!(shown("9 Tw (a b) Tj 24 0 Td (c) Tj"), "a bc\n");
+        assert_eq!(page_text("5 Tc (ab) Tj 20 0 Td (cd) Tj"), "abcd\n");
+        assert_eq!(page_text("5 Tc (ab) Tj 25 0 Td (cd) Tj"), "ab cd\n");
+        assert_eq!(page_text("9 Tw (a b) Tj 24 0 Td (c) Tj"), "a bc\n");
     }
 }
