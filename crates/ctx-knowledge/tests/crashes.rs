@@ -19,7 +19,7 @@ fn journal(workspace: &Workspace) -> PathBuf {
 fn crash_while_reading(workspace: &Workspace, source_id: &str, content: &str, before: u32) {
     let content = blake3::hash(content.as_bytes()).to_hex()[..32].to_owned();
     let left = json!({
-        "program": format!("{} 2", env!("CARGO_PKG_VERSION")),
+        "program": format!("{} 3", env!("CARGO_PKG_VERSION")),
         "reading": {"source_id": source_id, "content": content},
         "suspects": (0..before.min(1))
             .map(|_| json!({"source_id": source_id, "content": content, "ends": before}))

@@ -261,11 +261,11 @@ fn an_unsupported_pooling_is_rejected() {
     let expected = |problem: &str| format!("path: MODEL/1_Pooling/config.json: {problem}; {ways}");
     assert_eq!(
         pooling(json!({"pooling_mode_max_tokens": true})),
-        expected("`pooling_mode_max_tokens` is on")
+        expected("`pooling_mode_max_tokens` is enabled")
     );
     assert_eq!(
         pooling(json!({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true})),
-        expected("`pooling_mode_cls_token` and `pooling_mode_mean_tokens` is on")
+        expected("`pooling_mode_cls_token` and `pooling_mode_mean_tokens` is enabled")
     );
     assert_eq!(pooling(json!({})), expected("no pooling mode is enabled"));
     let dense =

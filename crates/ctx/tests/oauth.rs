@@ -198,7 +198,7 @@ fn a_server_that_others_reach_must_say_what_tokens_are_meant_for() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `[server.oauth]` has no `resource`: the public URL of this server, for which access tokens are issued
+    error: `[server.oauth]` needs `resource`, the public URL of this server for which access tokens are issued
     hint: set it, for example to "https://ctx.example.com/mcp"
     "#);
     let resource = format!("{config}resource = \"https://ctx.example.com/mcp\"\n");

@@ -77,7 +77,7 @@ async fn misbehaving_documents_are_bounded_and_the_others_are_read() {
         ("floods.html", "the extraction worker crashed (exit status: 1)"),
         ("hangs.html", "reading it took longer than 2 s"),
         ("overflows.html", "the extraction worker crashed (signal: "),
-        ("says-no-json.html", "the extraction worker sent a text that is not JSON"),
+        ("says-no-json.html", "the extraction worker sent invalid or too deeply nested JSON"),
         ("says-no-text.html", "the extraction worker returned text that is not UTF-8"),
         ("says-too-much.html", "the extraction worker sent a frame that is too large"),
     ];

@@ -95,7 +95,7 @@ async fn workers_that_violate_the_protocol_are_crashes() {
         ("answers-too-deep", "too deep"),
         ("answers-too-many", "too many values"),
         ("answers-too-large", "too large"),
-        ("answers-no-json", "not JSON"),
+        ("answers-no-json", "invalid or too deeply nested JSON"),
         ("answers-twice", "an unexpected frame"),
         ("ends", "exit status: 7"),
     ] {

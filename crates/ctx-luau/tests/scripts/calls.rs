@@ -190,7 +190,7 @@ async fn calls_are_counted() {
     let catalog = catalog_of([bench.tool(body).await], [], [others], limits);
     let answer = call(&catalog, "x", json!({})).await.unwrap().value;
     assert_eq!(answer[0], json!(7));
-    assert!(answer[1].as_str().unwrap().contains("at most 7 calls"), "{answer}");
+    assert!(answer[1].as_str().unwrap().contains("at most 7 nested calls"), "{answer}");
 }
 
 async fn call_depth_is_bounded() {
@@ -244,7 +244,7 @@ async fn every_page_is_a_call() {
     let output = call(&catalog, "x", json!({ "most": 12 })).await.unwrap();
     assert_eq!((output.value, output.nested_calls.calls), (json!(12), 4));
     let error = call(&catalog, "x", json!({})).await.unwrap_err();
-    assert!(error.message().contains("at most 4 calls"), "{error}");
+    assert!(error.message().contains("at most 4 nested calls"), "{error}");
 }
 
 async fn a_list_without_pages_is_one_page() {

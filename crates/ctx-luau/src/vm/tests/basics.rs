@@ -42,7 +42,7 @@ fn a_variable_that_hides_result_is_explained() {
     assert!(text.starts_with("tools/x.lua:2: attempt to call a table value"), "{text}");
     assert!(text.contains("line 1 declares a variable `result`"), "{text}");
     let text = message("local sum, result = 1, 2");
-    assert!(text.contains("line 1 gives the name `result`"), "{text}");
+    assert!(text.contains("line 1 declares a variable `result`"), "{text}");
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl BoundServer {
         }
         if !requested.ip().is_loopback() && oauth_settings.is_some_and(|oauth| !oauth.has_resource()) {
             return Err(CommandError::usage(
-                "`[server.oauth]` has no `resource`: the public URL of this server, for which access tokens are issued",
+                "`[server.oauth]` needs `resource`, the public URL of this server for which access tokens are issued",
             )
             .hint("set it, for example to \"https://ctx.example.com/mcp\""));
         }
@@ -58,7 +58,7 @@ impl BoundServer {
             && !host.is_empty()
             && access.allowed_hosts.is_empty()
         {
-            // Requests whose `Host` is the host name in `server.bind` are allowed.
+            // Unless allowed hosts are configured, the host in `server.bind` is an allowed `Host`.
             access.allowed_hosts.push(host.to_owned());
         }
         if let Some(oauth_settings) = oauth_settings {
