@@ -155,6 +155,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, count) = (listener.local_addr().unwrap().port(), Arc::<AtomicUsize>::default());
         let seen = count.clone();
+        // One response for each connection: without this header, a client may send its next request on a closing one.
+        let answer = answer.replacen("\r\n", "\r\nConnection: close\r\n", 1);
         std::thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
                 seen.fetch_add(1, Ordering::SeqCst);
