@@ -1,5 +1,6 @@
 //! Latency and throughput of calls: a Lua tool over HTTP, and `execute` with few and with many functions.
 
+use super::compare::ECHO;
 use super::engine::{WORKER, engine};
 use super::process;
 use super::{median, percentile};
@@ -28,9 +29,6 @@ const ROUND_TRIPS: u32 = 1_000;
 const ROUNDS: usize = 20;
 
 const CONFIG: &str = "[server]\nbind = \"127.0.0.1:0\"\n[tools.script.echo]\npath = \"echo.lua\"\n";
-const ECHO: &str = "tool = { name = 'echo', description = 'Echo', \
-    parameters = { { name = 'message', type = 'string', required = true } } }\n\
-    function tool.execute(params) return { echo = params.message } end\n";
 const BODY: &str = r#"{"message":"hello"}"#;
 
 /// Measures the program as a server, then the gateway in this process, where a catalog can have any number of

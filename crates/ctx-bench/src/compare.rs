@@ -20,12 +20,12 @@ const INDEX_ROUNDS: usize = 5;
 const ROUNDS: usize = 9;
 const REQUESTS: usize = 400;
 
-const ECHO: &str = "tool = { name = 'echo', description = 'Echo', \
+pub(super) const ECHO: &str = "tool = { name = 'echo', description = 'Echo', \
     parameters = { { name = 'message', type = 'string', required = true } } }\n\
     function tool.execute(params) return { echo = params.message } end\n";
-const TOOLS: &str = "[embedding]\nmodel = \"fast\"\n[tools.script.echo]\npath = \"echo.lua\"\n";
+pub(super) const TOOLS: &str = "[embedding]\nmodel = \"fast\"\n[tools.script.echo]\npath = \"echo.lua\"\n";
 const STARTS: usize = 11;
-const FIVE_CALLS: &str =
+pub(super) const FIVE_CALLS: &str =
     "local bytes = 0 for i = 1, 5 do bytes += #sdk.tools.echo({ message = 'hello' }).echo end return bytes";
 const ONE_UPSTREAM_CALL: &str = "return sdk.peer.echo({ message = 'hello' }).echo";
 const TEN_UPSTREAM_CALLS: &str =

@@ -2,6 +2,7 @@
 //!
 //! Two thirds of the requests are searches, the rest calls of a Lua tool and scripts that call it.
 
+use super::compare::{ECHO, FIVE_CALLS, TOOLS};
 use super::search::{FILES, request_bodies, sync_workspace};
 use super::{corpus, median, percentile, process};
 use anyhow::{Context, Result, ensure};
@@ -22,13 +23,6 @@ const BURST: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_secs(60);
 const QUERIES: usize = 500;
 
-const ECHO: &str = "tool = { name = 'echo', description = 'Echo', \
-    parameters = { { name = 'message', type = 'string', required = true } } }\n\
-    function tool.execute(params) return { echo = params.message } end\n";
-const CONFIG: &str = "[embedding]\nmodel = \"fast\"\n[tools.script.echo]\npath = \"echo.lua\"\n";
-const SCRIPT: &str =
-    "local bytes = 0 for i = 1, 5 do bytes += #sdk.tools.echo({ message = 'hello' }).echo end return bytes";
-
 /// A request: path, body, and whether it is a search.
 struct Request {
     path: &'static str,
@@ -37,20 +31,20 @@ struct Request {
 }
 
 pub(super) fn measure(binary: &Path, minutes: u64) -> Result<()> {
-    let workspace = sync_workspace(binary, corpus::workspace(FILES)?, CONFIG)?;
+    let workspace = sync_workspace(binary, corpus::workspace(FILES)?, TOOLS)?;
     fs::write(workspace.join("echo.lua"), ECHO)?;
     let requests = requests();
     let mut server = ServerProcess::of(binary, &workspace)?;
     let memory = || process::memory_mib(server.id(), "VmRSS");
     println!("| | clients | requests a second | search p50 ms | search p99 ms | MiB | threads |");
     println!("|---|---|---|---|---|---|---|");
-    println!("| started | | | | | {:.0} | {} |", memory(), threads(&server)?);
+    println!("| started | | | | | {:.0} | {} |", memory(), process::threads(server.id()));
     for minute in 1..=minutes {
         print_load(&server, &requests, &format!("minute {minute}"), CLIENTS, Duration::from_secs(60))?;
     }
-    rest(&server)?;
+    rest(&server);
     print_load(&server, &requests, "burst", BURST_CLIENTS, BURST)?;
-    rest(&server)?;
+    rest(&server);
     server.stop()
 }
 
@@ -68,16 +62,15 @@ fn print_load(
         median(searches.clone()),
         percentile(&mut searches, 0.99),
         process::memory_mib(server.id(), "VmRSS"),
-        threads(server)?,
+        process::threads(server.id()),
     );
     Ok(())
 }
 
-fn rest(server: &ServerProcess) -> Result<()> {
+fn rest(server: &ServerProcess) {
     std::thread::sleep(REST);
     let memory = process::memory_mib(server.id(), "VmRSS");
-    println!("| {} s later | | | | | {memory:.0} | {} |", REST.as_secs(), threads(server)?);
-    Ok(())
+    println!("| {} s later | | | | | {memory:.0} | {} |", REST.as_secs(), process::threads(server.id()));
 }
 
 /// Sends requests from many connections at once; returns their number and the latencies of the searches in milliseconds.
@@ -132,13 +125,9 @@ fn requests() -> Vec<Request> {
         .flat_map(|(number, (hybrid, keyword))| {
             let other = match number % 2 {
                 0 => call("/tools/echo", json!({ "message": "hello" })),
-                _ => call("/tools/execute", json!({ "script": SCRIPT })),
+                _ => call("/tools/execute", json!({ "script": FIVE_CALLS })),
             };
             [search(hybrid), search(keyword), other]
         })
         .collect()
-}
-
-fn threads(server: &ServerProcess) -> Result<usize> {
-    Ok(fs::read_dir(format!("/proc/{}/task", server.id()))?.count())
 }

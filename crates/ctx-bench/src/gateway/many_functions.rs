@@ -1,4 +1,4 @@
-//! What many functions cost: the first question about them after a start and after a script changed, the start itself,
+//! The cost of many functions: the first question about them after a start and after a script changed, the start itself,
 //! and memory.
 
 use super::super::{corpus, openapi, process};

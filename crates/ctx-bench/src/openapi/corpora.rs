@@ -96,7 +96,10 @@ pub(super) fn all_corpora() -> Result<Vec<Corpus>> {
         Corpus { name: "oas-examples", specs: as_published(&examples) },
         Corpus { name: "half of the sample as YAML", specs: in_form(&every_other(0), SpecForm::Yaml) },
         Corpus { name: "the other half as Swagger 2.0", specs: in_form(&every_other(1), SpecForm::Swagger2) },
-        Corpus { name: "YAML of oas-examples and Figma as JSON", specs: in_form(&yaml, SpecForm::Json) },
+        Corpus {
+            name: "YAML files of oas-examples and Figma, converted to JSON",
+            specs: in_form(&yaml, SpecForm::Json),
+        },
     ])
 }
 

@@ -56,7 +56,7 @@ pub(super) struct DirectRequest {
     response: oneshot::Receiver<Response>,
 }
 
-/// What tells a response from other messages. The order of the fields is that of most servers.
+/// The fields that distinguish a response from other messages. The order of the fields is that of most servers.
 #[derive(Deserialize)]
 struct ResponseEnvelope<'a> {
     #[serde(borrow)]

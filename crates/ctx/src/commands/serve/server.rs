@@ -110,7 +110,7 @@ impl BoundServer {
 }
 
 /// Records the server in the data folder of its workspace. With this record, a second server
-/// that finds the address in use can name this one in its error. A failure to write it has no other effect.
+/// that finds the address in use can name this one in its error. If it cannot be written, the server runs all the same.
 fn write_record(config: &Config, address: SocketAddr) -> Option<ServerRecord> {
     // `ctx run` serves without a configuration file: there is no workspace folder that the record could name.
     config.path.as_ref()?;
